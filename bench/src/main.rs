@@ -109,6 +109,11 @@ const SUITES: &[Suite] = &[
         run: suites::rpc_multicast::run,
     },
     Suite {
+        name: "small-files",
+        question: "How fast are small files beside a local disk, and do a million of them slow anything down?",
+        run: suites::small_files::run,
+    },
+    Suite {
         name: "strangers",
         question: "What does a greedy client cost another user of the gateway?",
         run: suites::strangers::run,

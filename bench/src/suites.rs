@@ -16,5 +16,6 @@ pub mod rpc_crosswise;
 pub mod rpc_crowd;
 pub mod rpc_latency;
 pub mod rpc_multicast;
+pub mod small_files;
 pub mod strangers;
 pub mod thrift_read;

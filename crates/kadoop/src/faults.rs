@@ -87,6 +87,8 @@ faults! {
     SealNotSynced,
     /// `seal` doesn't sync the directory.
     SealNameNotSynced,
+    /// A seal whose syncs were made without the lock counts without a second check of its stamp.
+    SealTrusted,
     /// After a failed sync the same file is synced again, and that is believed.
     FailedSyncRepeated,
     /// A replica's files are closed unsynced when too many are open.

@@ -4,14 +4,19 @@
 //! [`Datanode::next_fetch`] returns the reads to make. The datanode checks bytes as they arrive,
 //! and reports a copy as sealed when all of it is on disk.
 
-use super::{Claim, Datanode, Failure, Replica, disk_of, remove_files};
+use super::{
+    Claim, Datanode, Failure, Kept, Replica, disk_of, live,
+    names::{Kind, name},
+    number_of,
+    replica::Begun,
+};
 use crate::{
     ChunkId, NodeId, Stamp,
     client::Checked,
-    disk::Disk,
+    disk::{Disk, Grouped},
     error::{Error, Result},
     faults::Fault,
-    messages::{Change, Continue, Piece, Read, ReplicaState, Source},
+    messages::{Change, Continue, Piece, Read, Source},
 };
 use bytes::Bytes;
 use std::collections::{BTreeMap, VecDeque};
@@ -66,12 +71,12 @@ pub(super) struct Copy<D: Disk> {
 
 enum Into<D: Disk> {
     /// A replica that nobody sees before it is complete.
-    Sealed(Replica<D>),
+    Sealed(Box<Replica<D>>),
     /// The chunk's open replica, and the caller.
     Open(u64),
 }
 
-impl<D: Disk> Datanode<D> {
+impl<D: Disk + Clone> Datanode<D> {
     /// The next read to make at another datanode.
     pub fn next_fetch(&mut self) -> Option<Fetch> {
         self.copies.issues.pop_front()
@@ -100,12 +105,13 @@ impl<D: Disk> Datanode<D> {
         }
         let local = self.local(source);
         self.create(*chunk, *stamp, source.length as usize)?;
-        let Some(replica) = self.replicas.get_mut(chunk) else { return Err(Error::NoReplica) };
+        let replica = live(&mut self.replicas, *chunk)?;
         if let Some(bytes) = local {
             replica.write(caller, 0, bytes, &self.config, &mut Vec::new())?;
             return Ok(true);
         }
-        let (chunk, stamp, directory, source) = (*chunk, *stamp, replica.directory, source.clone());
+        let (chunk, stamp, directory, source) =
+            (*chunk, *stamp, usize::from(replica.directory), source.clone());
         self.run(Copy {
             chunk,
             stamp,
@@ -121,13 +127,15 @@ impl<D: Disk> Datanode<D> {
 
     /// The source's bytes, if this datanode has them and they are sound.
     fn local(&self, source: &Source) -> Option<Bytes> {
-        let replica = self.replicas.get(&source.chunk)?;
-        let fits = replica.state == ReplicaState::Sealed && replica.stamp == source.stamp;
+        let Kept::Sealed(sealed) = self.replicas.get(&source.chunk)? else { return None };
+        if sealed.stamp != source.stamp {
+            return None;
+        }
+        let opened = self.opened(source.chunk, sealed).ok()?;
         let mut bytes = Vec::with_capacity(source.length.min(self.config.continue_below_bytes) as usize);
-        let file = if fits { self.file(replica).ok()? } else { return None };
         while (bytes.len() as u32) < source.length {
             let read = read_of(source, bytes.len() as u32, self.config.write_bytes);
-            let piece = replica.read(&file, &read, &self.config).ok()?;
+            let piece = opened.content().read(&read, sealed.length, &self.config).ok()?;
             let checked = Checked::of(&read, piece, &self.config).ok()?;
             if checked.content.is_empty() {
                 return None;
@@ -166,24 +174,24 @@ impl<D: Disk> Datanode<D> {
             let place = place.and_then(|()| self.room.next(&self.directories));
             let place = place.and_then(|at| {
                 self.room.take(at, source.length as usize)?;
-                Ok((at, disk_of(&self.directories, at)?))
+                Ok((at, number_of(at)?, disk_of(&self.directories, at)?))
             });
-            let Ok((directory, disk)) = place else {
+            let Ok((directory, number, disk)) = place else {
                 self.tell_abandoned(chunk, stamp);
                 continue;
             };
             let claim = Claim { cluster: self.cluster, chunk, stamp };
-            let Ok(replica) = Replica::create_copy(disk, directory, claim) else {
+            let Ok(replica) = Replica::create_copy(disk, number, claim) else {
                 self.tell_abandoned(chunk, stamp);
                 continue;
             };
-            let into = Into::Sealed(replica);
+            let into = Into::Sealed(Box::new(replica));
             let (next, fetches, failed) = (0, BTreeMap::new(), 0);
             self.run(Copy { chunk, stamp, directory, source, into, next, fetches, failed });
         }
     }
 
-    fn run(&mut self, mut copy: Copy<D>) {
+    fn run(&mut self, mut copy: Copy<Grouped<D>>) {
         copy.fetch(&mut self.copies.issues, &mut self.copies.last_fetch, self.config.write_bytes);
         if copy.fetches.is_empty() {
             return self.abandon(copy, Error::Unavailable);
@@ -193,7 +201,7 @@ impl<D: Disk> Datanode<D> {
 
     /// Takes another datanode's answer; Unavailable if there was none.
     pub fn on_fetched(&mut self, id: u64, answer: Result<Piece>) {
-        let mine = |copy: &Copy<D>| copy.fetches.values().any(|(fetch, _)| *fetch == id);
+        let mine = |copy: &Copy<Grouped<D>>| copy.fetches.values().any(|(fetch, _)| *fetch == id);
         let Some(at) = self.copies.running.iter().position(mine) else { return };
         let mut copy = self.copies.running.swap_remove(at);
         match self.take_fetched(&mut copy, id, answer) {
@@ -205,7 +213,7 @@ impl<D: Disk> Datanode<D> {
     }
 
     /// Takes the answer; true if the copy is complete now.
-    fn take_fetched(&mut self, copy: &mut Copy<D>, id: u64, answer: Result<Piece>) -> Result<bool> {
+    fn take_fetched(&mut self, copy: &mut Copy<Grouped<D>>, id: u64, answer: Result<Piece>) -> Result<bool> {
         let faults = self.config.faults;
         let found = copy.fetches.iter().find(|(_, (fetch, _))| *fetch == id);
         let Some(offset) = found.map(|(offset, _)| *offset) else { return Ok(false) };
@@ -236,7 +244,7 @@ impl<D: Disk> Datanode<D> {
         }
         let replica = match &mut copy.into {
             Into::Sealed(replica) => replica,
-            Into::Open(_) => self.replicas.get_mut(&copy.chunk).ok_or(Error::NoReplica)?,
+            Into::Open(_) => live(&mut self.replicas, copy.chunk)?,
         };
         while let Some(first) = copy.fetches.first_entry()
             && let Some(bytes) = first.get().1.clone()
@@ -249,7 +257,7 @@ impl<D: Disk> Datanode<D> {
         Ok(replica.sums.length >= copy.source.length || short && copy.source.length > 1)
     }
 
-    fn complete(&mut self, copy: Copy<D>) {
+    fn complete(&mut self, copy: Copy<Grouped<D>>) {
         // A call of the chunk's pipeline may have arrived late. Its replica's files have the names
         // that the copy's files would get.
         if matches!(copy.into, Into::Sealed(_)) && self.replicas.contains_key(&copy.chunk) {
@@ -260,16 +268,15 @@ impl<D: Disk> Datanode<D> {
             Into::Open(caller) => self.settled.push((caller, Ok(()))),
             Into::Sealed(mut replica) => {
                 let length = replica.sums.length.min(source.length);
-                let sealed = disk_of(&self.directories, directory)
-                    .map_err(Failure::from)
-                    .and_then(|disk| replica.seal(disk, stamp, length, &self.config));
+                let sealed = disk_of(&self.directories, directory).map_err(Failure::from);
+                let sealed =
+                    sealed.and_then(|disk| replica.begin_seal(disk, (0, stamp, length), &self.config));
                 let sealed = self.settle_sync(directory, sealed);
-                if sealed.is_ok() {
-                    self.changes.push(Change::Has(replica.report()));
-                    self.replicas.insert(chunk, replica);
+                if let Ok(Begun::Sealed(sealed)) = sealed {
+                    self.put_sealed(chunk, sealed);
                 } else {
                     if let Ok(disk) = disk_of(&self.directories, directory) {
-                        remove_files(disk, chunk, stamp);
+                        replica.names().iter().for_each(|file| drop(disk.remove(file)));
                     }
                     self.tell_abandoned(chunk, stamp);
                 }
@@ -277,13 +284,13 @@ impl<D: Disk> Datanode<D> {
         }
     }
 
-    fn abandon(&mut self, copy: Copy<D>, error: Error) {
+    fn abandon(&mut self, copy: Copy<Grouped<D>>, error: Error) {
         match copy.into {
             // The namenode orders the deletion of its bytes, as of every unneeded replica.
             Into::Open(caller) => self.settled.push((caller, Err(error))),
             Into::Sealed(_) => {
                 if let Ok(disk) = disk_of(&self.directories, copy.directory) {
-                    let _ = disk.remove(&super::name(copy.chunk, copy.stamp, "copy"));
+                    let _ = disk.remove(&name(copy.chunk, copy.stamp, Kind::Copy));
                 }
                 self.tell_abandoned(copy.chunk, copy.stamp);
             }
@@ -294,16 +301,16 @@ impl<D: Disk> Datanode<D> {
     /// replica, the namenode doesn't know of it: a pipeline may have left it open.
     fn tell_abandoned(&mut self, chunk: ChunkId, stamp: Stamp) {
         self.changes.push(match self.replicas.get(&chunk) {
-            Some(replica) => Change::Has(replica.report()),
+            Some(kept) => Change::Has(kept.report(chunk)),
             None => Change::Gone { chunk, stamp },
         });
     }
 
     /// Drops copies that aren't wanted any more.
-    pub(super) fn drop_copies(&mut self, which: impl Fn(&Copy<D>) -> bool) {
+    pub(super) fn drop_copies(&mut self, which: impl Fn(&Copy<Grouped<D>>) -> bool) {
         let (gone, kept) = std::mem::take(&mut self.copies.running).into_iter().partition(which);
         self.copies.running = kept;
-        let gone: Vec<Copy<D>> = gone;
+        let gone: Vec<Copy<Grouped<D>>> = gone;
         gone.into_iter().for_each(|copy| self.abandon(copy, Error::NoReplica));
     }
 }

@@ -3,59 +3,65 @@
 //! Open, returned, sealed: see `docs/kadoop-protocol.md`. All calls are answered at once, except
 //! writes that arrive out of order: [`Datanode::settled`] names their callers later.
 
+mod content;
 mod copies;
+mod fences;
 mod memory;
+mod names;
 mod open_files;
 mod places;
 mod replica;
 mod room;
+mod scan;
 mod scrub;
+mod sealed;
+mod seals;
 mod strangers;
 mod sums;
 
 pub use copies::Fetch;
 pub use places::{Place, Placed};
+pub use replica::{Sealing, Synced};
 pub use strangers::Stranger;
 pub use sums::{Claim, Sums, Unproven, provable};
 
 use crate::{
     ChunkId, Config, Identity, Incarnation, Member, Millis, NodeId, Stamp,
-    config::MAX_FENCES,
     crc32c::Appended,
-    disk::Disk,
+    disk::{Disk, Grouped},
     error::{Error, Result},
     faults::Fault,
     messages::{
-        Change, Digested, Heartbeat, HeartbeatAnswer, Order, Piece, Read, ReplicaReport, ReplicaState, Space,
-        Write,
+        Change, Digested, Heartbeat, HeartbeatAnswer, Order, Piece, Read, ReplicaReport, Space, Write,
     },
 };
 use copies::Copies;
 use memory::Memory;
+use names::parse_name;
 use open_files::OpenFiles;
-use replica::{Failure, Replica, disk, name, parse_name};
+use replica::{Failure, Replica, disk};
 use room::Room;
+use scan::Scan;
 use scrub::Scrub;
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    io,
-    sync::OnceLock,
-};
+use sealed::{Opened, Sealed};
+use std::{collections::BTreeMap, io, sync::OnceLock};
 
 /// A datanode.
 pub struct Datanode<D: Disk> {
     config: Config,
-    directories: Vec<Option<D>>,
+    directories: Vec<Option<Grouped<D>>>,
     room: Room,
-    replicas: BTreeMap<ChunkId, Replica<D>>,
+    replicas: BTreeMap<ChunkId, Kept<D>>,
     /// Files of replicas that nobody writes.
     open: OpenFiles<D::File>,
     /// Replicas whose files may be open for writes.
     open_for_writes: Vec<ChunkId>,
     /// Number of writes so far.
     writes: u64,
-    /// Fences of chunks that aren't here. They last as long as the incarnation, and so do the
-    /// writes that they reject.
+    /// Number of seals so far.
+    seals: u64,
+    /// Fences of chunks that aren't here or are sealed. They last as long as the incarnation, and so
+    /// do the writes that they reject.
     fences: BTreeMap<ChunkId, Stamp>,
     identity: Identity,
     /// 0 until it has joined its first namenode.
@@ -72,7 +78,7 @@ pub struct Datanode<D: Disk> {
     last_place: u64,
     /// Files of removed replicas.
     discarded: Vec<D::File>,
-    copies: Copies<D>,
+    copies: Copies<Grouped<D>>,
     scrub: Scrub,
     /// Time of the next full report.
     report_at: Millis,
@@ -82,7 +88,44 @@ pub struct Datanode<D: Disk> {
     units: OnceLock<Appended>,
 }
 
-impl<D: Disk> Datanode<D> {
+/// A replica that counts.
+enum Kept<D: Disk> {
+    Sealed(Sealed),
+    /// Open or returned. There are few of these.
+    Live(Box<Replica<Grouped<D>>>),
+}
+
+impl<D: Disk> Kept<D> {
+    fn report(&self, chunk: ChunkId) -> ReplicaReport {
+        match self {
+            Self::Sealed(sealed) => sealed.report(chunk),
+            Self::Live(replica) => replica.report(),
+        }
+    }
+
+    fn stamp(&self) -> Stamp {
+        match self {
+            Self::Sealed(sealed) => sealed.stamp,
+            Self::Live(replica) => replica.stamp,
+        }
+    }
+
+    fn directory(&self) -> usize {
+        match self {
+            Self::Sealed(sealed) => sealed.directory.into(),
+            Self::Live(replica) => replica.directory.into(),
+        }
+    }
+
+    fn live(&mut self) -> Option<&mut Replica<Grouped<D>>> {
+        match self {
+            Self::Sealed(_) => None,
+            Self::Live(replica) => Some(replica),
+        }
+    }
+}
+
+impl<D: Disk + Clone> Datanode<D> {
     /// Opens the replicas in `directories`, which are of `cluster` (0: of none yet). `incarnation`
     /// must be a random number that no other run has had.
     ///
@@ -95,19 +138,17 @@ impl<D: Disk> Datanode<D> {
         cluster: u64,
         incarnation: Incarnation,
     ) -> io::Result<Self> {
-        let (mut replicas, mut strangers, mut unopened) = (BTreeMap::new(), Vec::new(), Vec::new());
-        for (index, directory) in directories.iter().enumerate() {
-            // The run before may have been killed between a rename and its sync.
-            directory.sync_names()?;
-            scan(directory, (index, cluster), &config, &mut replicas, &mut strangers, &mut unopened)?;
-        }
+        let memory = Memory::open(&directories);
+        let directories: Vec<Grouped<D>> = directories.into_iter().map(Grouped::new).collect();
+        let Scan { replicas, strangers, unopened, .. } = Scan::of(&directories, cluster, &config)?;
         Ok(Self {
             open: OpenFiles::new(config.open_replicas),
             open_for_writes: Vec::new(),
             writes: 0,
+            seals: 0,
             config,
             room: Room::new(directories.len()),
-            memory: Memory::open(&directories),
+            memory,
             directories: directories.into_iter().map(Some).collect(),
             replicas,
             fences: BTreeMap::new(),
@@ -147,7 +188,8 @@ impl<D: Disk> Datanode<D> {
     pub fn join(&mut self, cluster: u64) {
         if self.cluster == 0 {
             self.cluster = cluster;
-            self.replicas.values_mut().for_each(|replica| replica.join(cluster));
+            let live = self.replicas.values_mut().filter_map(Kept::live);
+            live.for_each(|replica| replica.join(cluster));
         }
     }
 
@@ -158,12 +200,12 @@ impl<D: Disk> Datanode<D> {
 
     /// The replica's report.
     pub fn replica(&self, chunk: ChunkId) -> Option<ReplicaReport> {
-        self.replicas.get(&chunk).map(Replica::report)
+        self.replicas.get(&chunk).map(|kept| kept.report(chunk))
     }
 
     /// All replicas' reports.
     pub fn replicas(&self) -> impl Iterator<Item = ReplicaReport> {
-        self.replicas.values().map(Replica::report)
+        self.replicas.iter().map(|(chunk, kept)| kept.report(*chunk))
     }
 
     /// Takes a write. [`Self::settled`] names `caller`, now or when the bytes before it have
@@ -185,7 +227,7 @@ impl<D: Disk> Datanode<D> {
         self.demand_member(&write.pipeline)?;
         self.demand_stamp(write.chunk, write.stamp)?;
         self.make_ready(write)?;
-        let replica = self.replicas.get_mut(&write.chunk).ok_or(Error::NoReplica)?;
+        let replica = live(&mut self.replicas, write.chunk)?;
         replica.write(caller, write.offset, write.bytes.clone(), &self.config, applied)
     }
 
@@ -193,8 +235,9 @@ impl<D: Disk> Datanode<D> {
     fn make_ready(&mut self, write: &Write) -> Result<()> {
         let bytes = write.bytes.len();
         match self.replicas.get(&write.chunk) {
-            Some(replica) => {
-                let directory = replica.directory;
+            Some(Kept::Sealed(_)) => Err(Error::NotOpen),
+            Some(Kept::Live(replica)) => {
+                let directory = replica.directory.into();
                 self.reopen(write.chunk)?;
                 self.room.take(directory, bytes)
             }
@@ -211,9 +254,9 @@ impl<D: Disk> Datanode<D> {
         let directory = disk_of(&self.directories, index)?;
         let claim = Claim { cluster: self.cluster, chunk, stamp };
         self.writes += 1;
-        let mut replica = Replica::create(directory, index, claim)?;
+        let mut replica = Replica::create(directory, number_of(index)?, claim)?;
         replica.written = self.writes;
-        self.replicas.insert(chunk, replica);
+        self.replicas.insert(chunk, Kept::Live(Box::new(replica)));
         self.open_for_writes.push(chunk);
         Ok(())
     }
@@ -249,7 +292,14 @@ impl<D: Disk> Datanode<D> {
     /// StaleStamp, NoReplica, NotOpen, BeyondEnd.
     pub fn publish(&mut self, chunk: ChunkId, stamp: Stamp, length: u32) -> Result<()> {
         self.demand_stamp(chunk, stamp)?;
-        self.replicas.get_mut(&chunk).ok_or(Error::NoReplica)?.publish(length)
+        match self.replicas.get_mut(&chunk).ok_or(Error::NoReplica)? {
+            Kept::Sealed(sealed) if length <= sealed.length => Ok(()),
+            Kept::Sealed(_) => Err(Error::BeyondEnd),
+            Kept::Live(replica) => {
+                let directory = disk_of(&self.directories, replica.directory.into())?;
+                replica.publish(directory, length, &self.config)
+            }
+        }
     }
 
     /// As [`Self::publish`], and syncs.
@@ -258,45 +308,26 @@ impl<D: Disk> Datanode<D> {
     /// As [`Self::publish`]; Disk.
     pub fn sync(&mut self, chunk: ChunkId, stamp: Stamp, length: u32) -> Result<()> {
         self.publish(chunk, stamp, length)?;
-        let replica = self.replicas.get_mut(&chunk).ok_or(Error::NoReplica)?;
-        let index = replica.directory;
+        let Some(Kept::Live(replica)) = self.replicas.get_mut(&chunk) else { return Ok(()) };
+        let index = replica.directory.into();
         let synced = replica.sync(disk_of(&self.directories, index)?, &self.config);
         self.settle_sync(index, synced)
     }
 
     /// Handles a failed sync in a directory.
-    fn settle_sync(&mut self, directory: usize, synced: Result<(), Failure>) -> Result<()> {
+    fn settle_sync<T>(&mut self, directory: usize, synced: Result<T, Failure>) -> Result<T> {
         if let Err(Failure::Names(_)) = synced {
             // The directory's next sync may succeed without these names.
-            let there = |replica: &&mut Replica<D>| replica.directory == directory && replica.is_nameless();
-            self.replicas.values_mut().filter(there).for_each(Replica::distrust);
+            let there = |replica: &&mut Replica<_>| {
+                usize::from(replica.directory) == directory && replica.is_nameless()
+            };
+            let live = self.replicas.values_mut().filter_map(Kept::live);
+            live.filter(there).for_each(Replica::distrust);
+            if let Some(Some(directory)) = self.directories.get(directory) {
+                directory.settle();
+            }
         }
         synced.map_err(Failure::into_error)
-    }
-
-    /// Seals the replica at `length`, on disk. Not even a namenode's order changes a sealed
-    /// replica's bytes.
-    ///
-    /// # Errors
-    /// StaleStamp, NoReplica, NotOpen (sealed at another length), BeyondEnd, Disk.
-    pub fn seal(&mut self, chunk: ChunkId, stamp: Stamp, length: u32) -> Result<()> {
-        self.demand_stamp(chunk, stamp)?;
-        self.make_way(chunk)?;
-        let replica = self.replicas.get_mut(&chunk).ok_or(Error::NoReplica)?;
-        let index = replica.directory;
-        let directory = disk_of(&self.directories, index)?;
-        let held = replica.refuse_held();
-        self.settled.extend(held.into_iter().map(|caller| (caller, Err(Error::NotOpen))));
-        let of = (chunk, replica.stamp);
-        let sealed = replica.seal(directory, stamp, length, &self.config);
-        // Also report that it has lost bytes, and can't be sealed at that length any more.
-        if sealed.is_ok() || matches!(&sealed, Err(Failure::Refused(Error::Corrupt))) {
-            self.changes.push(Change::Has(replica.report()));
-        }
-        // Sealing may have replaced the file.
-        let old = self.open.close(of);
-        self.discard(old);
-        self.settle_sync(index, sealed)
     }
 
     /// Reads a replica's visible bytes.
@@ -305,8 +336,13 @@ impl<D: Disk> Datanode<D> {
     /// NoReplica; NotOpen, for a returned replica; StaleStamp if the namenode named another stamp;
     /// Corrupt; Disk.
     pub fn read(&self, read: &Read) -> Result<Piece> {
-        let replica = self.readable(read)?;
-        replica.read(&self.file(replica).map_err(disk)?, read, &self.config)
+        match self.readable(read)? {
+            Kept::Sealed(sealed) => {
+                let opened = self.opened(read.chunk, sealed)?;
+                opened.content().read(read, sealed.length, &self.config)
+            }
+            Kept::Live(replica) => replica.read(&self.file(replica).map_err(disk)?, read, &self.config),
+        }
     }
 
     /// The digest of the bytes that [`Datanode::read`] would return, at any length and without
@@ -316,66 +352,50 @@ impl<D: Disk> Datanode<D> {
     /// As [`Datanode::read`].
     pub fn digest(&self, read: &Read) -> Result<Digested> {
         let units = self.units.get_or_init(|| Appended::of(self.config.unit_bytes.into()));
-        let replica = self.readable(read)?;
-        replica.digest(&self.file(replica).map_err(disk)?, read, units, &self.config)
+        match self.readable(read)? {
+            Kept::Sealed(sealed) if sealed.damaged => Err(Error::Corrupt),
+            Kept::Sealed(sealed) => {
+                let opened = self.opened(read.chunk, sealed)?;
+                opened.content().digest(read, sealed.length, units, &self.config)
+            }
+            Kept::Live(replica) => {
+                replica.digest(&self.file(replica).map_err(disk)?, read, units, &self.config)
+            }
+        }
     }
 
-    fn readable(&self, read: &Read) -> Result<&Replica<D>> {
-        let replica = self.replicas.get(&read.chunk).ok_or(Error::NoReplica)?;
-        if replica.stamp != read.stamp {
+    fn readable(&self, read: &Read) -> Result<&Kept<D>> {
+        let kept = self.replicas.get(&read.chunk).ok_or(Error::NoReplica)?;
+        if kept.stamp() != read.stamp {
             return Err(Error::StaleStamp);
         }
-        Ok(replica)
+        Ok(kept)
     }
 
-    /// The names of a sealed replica's bytes and of its table of checksums, for readers that may
-    /// open them. Neither file is ever changed, cut or reused. A deletion removes the names, and a
-    /// new stamp changes them.
+    /// A sealed replica's directory, the name of the file that its bytes begin, and its table of
+    /// checksums. A reader may open the file: its bytes are never changed, cut or reused. A deletion
+    /// removes the name, and a new stamp changes it.
     ///
     /// # Errors
     /// NoReplica; StaleStamp if the namenode named another stamp; Invalid: not sealed; Corrupt;
     /// Disk.
-    pub fn sealed(&self, chunk: ChunkId, stamp: Stamp) -> Result<(&D, [String; 2])> {
-        let replica = self.replicas.get(&chunk).ok_or(Error::NoReplica)?;
-        if replica.stamp != stamp {
+    pub fn sealed(&self, chunk: ChunkId, stamp: Stamp) -> Result<(&D, String, Vec<u8>)> {
+        let kept = self.replicas.get(&chunk).ok_or(Error::NoReplica)?;
+        if kept.stamp() != stamp {
             return Err(Error::StaleStamp);
         }
-        if replica.state != ReplicaState::Sealed {
-            return Err(Error::Invalid("the replica isn't sealed"));
-        }
-        if replica.damaged {
+        let Kept::Sealed(sealed) = kept else { return Err(Error::Invalid("the replica isn't sealed")) };
+        if sealed.damaged {
             return Err(Error::Corrupt);
         }
-        Ok((disk_of(&self.directories, replica.directory)?, replica.sealed_names()))
+        let sums = self.opened(chunk, sealed)?.sums;
+        let table = sums.table(self.config.unit_bytes, self.claim(chunk, stamp));
+        Ok((disk_of(&self.directories, sealed.directory.into())?.disk(), sealed.file(chunk), table))
     }
 
-    fn demand_stamp(&self, chunk: ChunkId, stamp: Stamp) -> Result<()> {
-        let highest = match self.replicas.get(&chunk) {
-            Some(replica) => Some(replica.fenced),
-            None => self.fences.get(&chunk).copied(),
-        };
-        if highest.is_some_and(|highest| stamp < highest)
-            && !self.config.faults.has(Fault::StaleStampAccepted)
-        {
-            return Err(Error::StaleStamp);
-        }
-        Ok(())
-    }
-
-    fn fence(&mut self, chunk: ChunkId, stamp: Stamp) {
-        if let Some(replica) = self.replicas.get_mut(&chunk) {
-            replica.fenced = replica.fenced.max(stamp);
-            let held = replica.refuse_held();
-            self.settled.extend(held.into_iter().map(|caller| (caller, Err(Error::StaleStamp))));
-        } else if !self.config.faults.has(Fault::FenceForgotten) {
-            let fence = self.fences.entry(chunk).or_default();
-            *fence = stamp.max(*fence);
-        }
-        let replica = self.replica(chunk);
-        self.changes.push(Change::Fenced { chunk, stamp, replica });
-        if self.fences.len() > MAX_FENCES {
-            self.begin_anew();
-        }
+    /// The claim of a replica here.
+    fn claim(&self, chunk: ChunkId, stamp: Stamp) -> Claim {
+        Claim { cluster: self.cluster, chunk, stamp }
     }
 
     /// Number of data directories that haven't failed. With none left the datanode is useless, and
@@ -388,22 +408,16 @@ impl<D: Disk> Datanode<D> {
     pub fn lose_directory(&mut self, index: usize) {
         if let Some(directory) = self.directories.get_mut(index) {
             *directory = None;
-            for replica in self.replicas.values_mut().filter(|replica| replica.directory == index) {
+            let live = self.replicas.values_mut().filter_map(Kept::live);
+            for replica in live.filter(|replica| usize::from(replica.directory) == index) {
                 let held = replica.refuse_held();
                 self.settled.extend(held.into_iter().map(|caller| (caller, Err(Error::Disk))));
             }
-            self.replicas.retain(|_, replica| replica.directory != index);
+            self.replicas.retain(|_, kept| kept.directory() != index);
             self.open.clear();
             self.drop_copies(|copy| copy.directory == index);
             self.begin_anew();
         }
-    }
-
-    /// Begins another incarnation, which isn't bound by promises of the one before.
-    fn begin_anew(&mut self) {
-        self.incarnation.0 = self.incarnation.0.wrapping_add(1);
-        self.fences.clear();
-        self.session = 0;
     }
 
     /// Sets the bytes that each data directory could take at the time of the previous call, or
@@ -421,8 +435,8 @@ impl<D: Disk> Datanode<D> {
     /// [`Datanode::sync`] and [`Datanode::seal`], so that other calls needn't wait. If its sync
     /// fails, it calls [`Datanode::distrust`]. Files that can't be opened aren't synced ahead.
     pub fn unsynced(&self, chunk: ChunkId) -> Vec<D::File> {
-        let Some(replica) = self.replicas.get(&chunk) else { return Vec::new() };
-        let directory = disk_of(&self.directories, replica.directory);
+        let Some(Kept::Live(replica)) = self.replicas.get(&chunk) else { return Vec::new() };
+        let directory = disk_of(&self.directories, replica.directory.into());
         directory.ok().and_then(|directory| replica.open_again(directory).ok()).unwrap_or_default()
     }
 
@@ -435,7 +449,7 @@ impl<D: Disk> Datanode<D> {
     /// Handles a failed sync of the replica's files. A second sync that succeeds would prove
     /// nothing.
     pub fn distrust(&mut self, chunk: ChunkId) {
-        if let Some(replica) = self.replicas.get_mut(&chunk) {
+        if let Ok(replica) = live(&mut self.replicas, chunk) {
             replica.distrust();
         }
     }
@@ -447,6 +461,7 @@ impl<D: Disk> Datanode<D> {
             self.report = true;
         }
         self.memory.tick(&self.directories, now);
+        self.keep_records();
         self.scrub(now);
     }
 
@@ -461,8 +476,7 @@ impl<D: Disk> Datanode<D> {
     pub fn heartbeat(&mut self, space: Space) -> Heartbeat {
         self.number += 1;
         let registered = self.session != 0;
-        let full: Option<Vec<ReplicaReport>> =
-            (registered && self.report).then(|| self.replicas.values().map(Replica::report).collect());
+        let full: Option<Vec<ReplicaReport>> = (registered && self.report).then(|| self.replicas().collect());
         if full.is_some() {
             self.tell_damaged();
         }
@@ -476,7 +490,7 @@ impl<D: Disk> Datanode<D> {
     /// The highest chunk and the highest stamp here.
     fn highest(&self) -> (ChunkId, Stamp) {
         let chunk = self.replicas.last_key_value().map(|(chunk, _)| *chunk);
-        let stamp = self.replicas.values().map(|replica| replica.stamp).max();
+        let stamp = self.replicas.values().map(Kept::stamp).max();
         (chunk.unwrap_or_default(), stamp.unwrap_or_default())
     }
 
@@ -521,22 +535,28 @@ impl<D: Disk> Datanode<D> {
     /// Drops the replica from the reports at once, even if the disk fails to remove it.
     fn delete(&mut self, chunk: ChunkId, stamp: Stamp) {
         self.drop_copies(|copy| copy.chunk == chunk && copy.stamp <= stamp);
-        if self.replicas.get(&chunk).is_some_and(|replica| replica.stamp <= stamp)
-            && let Some(mut replica) = self.replicas.remove(&chunk)
+        if self.replicas.get(&chunk).is_some_and(|kept| kept.stamp() <= stamp)
+            && let Some(kept) = self.replicas.remove(&chunk)
         {
-            let held = replica.refuse_held();
-            self.settled.extend(held.into_iter().map(|caller| (caller, Err(Error::NoReplica))));
-            let cached = self.open.close((chunk, replica.stamp));
-            self.spare_a_stranger(&replica);
+            let cached = self.open.close((chunk, kept.stamp()));
+            let (directory, length) = (kept.directory(), kept.report(chunk).length);
+            let files = match kept {
+                Kept::Sealed(sealed) => self.unless_a_strangers(chunk, &sealed, cached.is_some()),
+                Kept::Live(mut replica) => {
+                    let held = replica.refuse_held();
+                    self.settled.extend(held.into_iter().map(|caller| (caller, Err(Error::NoReplica))));
+                    replica.names()
+                }
+            };
             if self.make_way(chunk).is_ok()
-                && let Some(directory) = &self.directories[replica.directory]
+                && let Ok(directory) = disk_of(&self.directories, directory)
             {
-                let large = cached.is_none() && replica.sums.length >= LARGE_BYTES;
-                let opened = if large { replica.open(directory).ok() } else { None };
-                remove_files(directory, chunk, replica.stamp);
+                let large = cached.is_none() && length >= LARGE_BYTES;
+                let opened = files.first().filter(|_| large).and_then(|file| directory.open(file).ok());
+                files.iter().for_each(|file| drop(directory.remove(file)));
                 self.discard(opened);
             }
-            self.discard(cached);
+            self.discard(cached.map(|opened| opened.data));
         }
         if !self.replicas.contains_key(&chunk) {
             self.changes.push(Change::Gone { chunk, stamp });
@@ -547,74 +567,29 @@ impl<D: Disk> Datanode<D> {
 /// Length from which freeing a file's bytes takes noticeable time.
 const LARGE_BYTES: u32 = 1 << 20;
 /// The data directory, unless it has failed.
-fn disk_of<D>(directories: &[Option<D>], index: usize) -> Result<&D> {
+fn disk_of<D>(directories: &[Option<Grouped<D>>], index: usize) -> Result<&Grouped<D>> {
     directories.get(index).and_then(Option::as_ref).ok_or(Error::Disk)
 }
 
-/// Removes all files that a replica may have.
-fn remove_files<D: Disk>(directory: &D, chunk: ChunkId, stamp: Stamp) {
-    for kind in ["open", "sums", "data", "table", "copy"] {
-        let _ = directory.remove(&name(chunk, stamp, kind));
-    }
+/// A replica that isn't sealed.
+///
+/// # Errors
+/// NoReplica; NotOpen: it is sealed.
+fn live<D: Disk>(
+    replicas: &mut BTreeMap<ChunkId, Kept<D>>,
+    chunk: ChunkId,
+) -> Result<&mut Replica<Grouped<D>>> {
+    replicas.get_mut(&chunk).ok_or(Error::NoReplica)?.live().ok_or(Error::NotOpen)
+}
+
+/// A directory's number in a replica.
+fn number_of(directory: usize) -> Result<u16> {
+    u16::try_from(directory).map_err(|_| Error::Disk)
 }
 
 /// Whether a file name is a replica's.
 pub(crate) fn is_replica(file: &str) -> bool {
     parse_name(file).is_some()
-}
-
-/// Opens a directory's replicas. Of two replicas of one chunk it keeps the one with the higher
-/// stamp. It removes leftovers of an interrupted seal or copy.
-fn scan<D: Disk>(
-    directory: &D,
-    (index, cluster): (usize, u64),
-    config: &Config,
-    replicas: &mut BTreeMap<ChunkId, Replica<D>>,
-    strangers: &mut Vec<Stranger>,
-    unopened: &mut Vec<(String, io::Error)>,
-) -> io::Result<()> {
-    let names = directory.list()?;
-    let there: BTreeSet<(ChunkId, Stamp, &str)> = names.iter().filter_map(|name| parse_name(name)).collect();
-    for (chunk, stamp, kind) in &there {
-        let claim = Claim { cluster, chunk: *chunk, stamp: *stamp };
-        let opened = match *kind {
-            "data" => Replica::sealed(directory, index, claim, config),
-            "open" => Replica::returned(directory, index, claim, config),
-            "sums" if !there.contains(&(*chunk, *stamp, "open")) => {
-                directory.remove(&name(*chunk, *stamp, kind))?;
-                continue;
-            }
-            "copy" | "anew" => {
-                directory.remove(&name(*chunk, *stamp, kind))?;
-                continue;
-            }
-            "table" if !["data", "open"].iter().any(|kind| there.contains(&(*chunk, *stamp, *kind))) => {
-                directory.remove(&name(*chunk, *stamp, kind))?;
-                continue;
-            }
-            _ => continue,
-        };
-        let replica = match opened {
-            Ok(Ok(replica)) => replica,
-            Ok(Err(belongs)) => {
-                let (file, chunk, stamp) = (name(*chunk, *stamp, kind), *chunk, *stamp);
-                strangers.push(Stranger { file, belongs, directory: index, chunk, stamp });
-                continue;
-            }
-            Err(error) if is_of_one_file(&error) => {
-                unopened.push((name(*chunk, *stamp, kind), error));
-                continue;
-            }
-            Err(error) => return Err(error),
-        };
-        // The leftover of a failed seal in one directory mustn't hide the result of the next in
-        // another.
-        let worth = |it: &Replica<D>| (it.stamp, it.state == ReplicaState::Sealed, it.sums.length);
-        if replicas.get(chunk).is_none_or(|other| worth(other) < worth(&replica)) {
-            replicas.insert(*chunk, replica);
-        }
-    }
-    Ok(())
 }
 
 /// Whether the error concerns this file only. If descriptors or memory have run out, sound replicas

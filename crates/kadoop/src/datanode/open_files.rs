@@ -4,10 +4,10 @@
 //! files of a replica that is being written are synced before they are closed: the kernel reports a
 //! failed write-back only to files that were open at that time.
 
-use super::{Datanode, Replica, disk_of, replica::disk};
+use super::{Datanode, Kept, Opened, Replica, Sealed, disk_of, live, replica::disk};
 use crate::{
     ChunkId, Stamp,
-    disk::Disk,
+    disk::{Disk, Grouped},
     error::{Error, Result},
 };
 use std::{
@@ -18,21 +18,46 @@ use std::{
 
 /// Most files that wait to be closed outside the lock.
 const MAX_DISCARDED: usize = 64;
+/// Most checksums of open sealed replicas in memory, of 4 bytes each: those of 256 chunks of 64 MiB.
+const MAX_SUMS: usize = 4 << 20;
+/// An open replica of so many units keeps records of its checksums. Those of a smaller one are in
+/// memory alone for up to a second, so most small files need no file for them.
+const RECORDED_UNITS: u32 = 16;
 
-impl<D: Disk> Datanode<D> {
+impl<D: Disk + Clone> Datanode<D> {
     /// Opens the files of a replica that is going to be written, if they are closed.
     pub(super) fn reopen(&mut self, chunk: ChunkId) -> Result<()> {
         self.writes += 1;
-        let Some(replica) = self.replicas.get_mut(&chunk) else { return Err(Error::NoReplica) };
-        replica.written = self.writes;
-        if !replica.is_closed() {
-            return Ok(());
+        let written = self.writes;
+        let replica = live(&mut self.replicas, chunk)?;
+        replica.written = written;
+        if replica.is_closed() {
+            self.close_one()?;
+            let Some(Kept::Live(replica)) = self.replicas.get_mut(&chunk) else {
+                return Err(Error::NoReplica);
+            };
+            replica.reopen(disk_of(&self.directories, replica.directory.into())?).map_err(disk)?;
+            self.open_for_writes.push(chunk);
         }
-        self.close_one()?;
-        let Some(replica) = self.replicas.get_mut(&chunk) else { return Err(Error::NoReplica) };
-        replica.reopen(disk_of(&self.directories, replica.directory)?).map_err(disk)?;
-        self.open_for_writes.push(chunk);
+        let Some(Kept::Live(replica)) = self.replicas.get_mut(&chunk) else { return Err(Error::NoReplica) };
+        if replica.sums.length >= RECORDED_UNITS.saturating_mul(self.config.unit_bytes) {
+            replica.keep_records(disk_of(&self.directories, replica.directory.into())?, &self.config)?;
+        }
         Ok(())
+    }
+
+    /// Writes the records of all open replicas' checksums to files, so that a killed process leaves
+    /// their bytes provable.
+    pub(super) fn keep_records(&mut self) {
+        for chunk in &self.open_for_writes {
+            if let Some(Kept::Live(replica)) = self.replicas.get_mut(chunk)
+                && replica.is_open_for_writes()
+                && let Ok(directory) = disk_of(&self.directories, replica.directory.into())
+            {
+                // The next flush fails as well.
+                let _ = replica.keep_records(directory, &self.config);
+            }
+        }
     }
 
     /// Makes room for the files of another replica that is written: if there are too many, it closes
@@ -41,30 +66,44 @@ impl<D: Disk> Datanode<D> {
         if self.open_for_writes.len() < self.config.open_replicas {
             return Ok(());
         }
-        self.open_for_writes
-            .retain(|chunk| self.replicas.get(chunk).is_some_and(Replica::is_open_for_writes));
+        self.open_for_writes.retain(
+            |chunk| matches!(self.replicas.get(chunk), Some(Kept::Live(it)) if it.is_open_for_writes()),
+        );
         if self.open_for_writes.len() < self.config.open_replicas {
             return Ok(());
         }
-        let idle = self.open_for_writes.iter().filter_map(|chunk| self.replicas.get(chunk));
-        let idle = idle.filter(|replica| replica.can_be_closed()).min_by_key(|replica| replica.written);
+        let idle = self.open_for_writes.iter().filter_map(|chunk| match self.replicas.get(chunk) {
+            Some(Kept::Live(replica)) if replica.can_be_closed() => Some(replica),
+            _ => None,
+        });
+        let idle = idle.min_by_key(|replica| replica.written);
         let chunk = idle.map(|replica| replica.chunk).ok_or(Error::Busy)?;
         self.open_for_writes.retain(|other| *other != chunk);
-        let Some(replica) = self.replicas.get_mut(&chunk) else { return Ok(()) };
-        let index = replica.directory;
+        let Some(Kept::Live(replica)) = self.replicas.get_mut(&chunk) else { return Ok(()) };
+        let index = replica.directory.into();
         let closed = replica.close(disk_of(&self.directories, index)?, &self.config);
         // Its own writer learns of a failure. The files are closed in any case.
         let _ = self.settle_sync(index, closed);
         Ok(())
     }
 
-    /// The file of a replica's bytes, to read from.
-    pub(super) fn file(&self, replica: &Replica<D>) -> io::Result<D::File> {
-        let directory = disk_of(&self.directories, replica.directory).map_err(io::Error::other)?;
-        match replica.is_open_for_writes() {
-            true => replica.open(directory),
-            false => self.open.get((replica.chunk, replica.stamp), || replica.open(directory)),
-        }
+    /// The file of a replica that isn't sealed, to read from.
+    pub(super) fn file(&self, replica: &Replica<Grouped<D>>) -> io::Result<D::File> {
+        let directory = disk_of(&self.directories, replica.directory.into()).map_err(io::Error::other)?;
+        replica.open(directory)
+    }
+
+    /// A sealed replica's open file, with its table.
+    ///
+    /// # Errors
+    /// Corrupt: the file proves nothing of this replica. Disk.
+    pub(super) fn opened(&self, chunk: ChunkId, sealed: &Sealed) -> Result<Opened<D::File>> {
+        let directory = disk_of(&self.directories, sealed.directory.into())?;
+        let claim = self.claim(chunk, sealed.stamp);
+        self.open.get((chunk, sealed.stamp), || match sealed.open(directory, claim, &self.config) {
+            Ok(opened) => opened.map_err(|_| Error::Corrupt),
+            Err(error) => Err(disk(error)),
+        })
     }
 
     /// Leaves the closing of a file to the caller of [`Datanode::discarded`].
@@ -75,66 +114,82 @@ impl<D: Disk> Datanode<D> {
     }
 }
 
-/// Files of replicas that nobody writes: those that were read last.
+/// Files of sealed replicas, with their tables: those that were read last.
 #[derive(Debug)]
 pub(super) struct OpenFiles<F> {
     most: usize,
-    kept: Mutex<Kept<F>>,
+    kept: Mutex<Opens<F>>,
 }
 
 #[derive(Debug)]
-struct Kept<F> {
-    files: BTreeMap<(ChunkId, Stamp), (F, u64)>,
+struct Opens<F> {
+    files: BTreeMap<(ChunkId, Stamp), (Opened<F>, u64)>,
     /// Number of uses so far.
     uses: u64,
+    /// Checksums of all tables.
+    sums: usize,
 }
 
 impl<F: Clone> OpenFiles<F> {
     pub fn new(most: usize) -> Self {
-        Self { most, kept: Mutex::new(Kept { files: BTreeMap::new(), uses: 0 }) }
+        Self { most, kept: Mutex::new(Opens { files: BTreeMap::new(), uses: 0, sums: 0 }) }
     }
 
-    /// The file of the replica's bytes, which `open` opens if it isn't here.
+    /// The replica's file, which `open` opens if it isn't here.
     ///
     /// # Errors
     /// Those of `open`.
-    pub fn get(&self, of: (ChunkId, Stamp), open: impl FnOnce() -> io::Result<F>) -> io::Result<F> {
-        if let Some(file) = self.kept().used(of) {
-            return Ok(file);
+    pub fn get(&self, of: (ChunkId, Stamp), open: impl FnOnce() -> Result<Opened<F>>) -> Result<Opened<F>> {
+        if let Some(opened) = self.kept().used(of) {
+            return Ok(opened);
         }
-        let file = open()?;
+        let opened = open()?;
         let mut kept = self.kept();
-        let least = kept.files.iter().min_by_key(|(_, (_, used))| *used).map(|(of, _)| *of);
-        let gone = least.filter(|_| kept.files.len() >= self.most).and_then(|of| kept.files.remove(&of));
+        let mut gone: Vec<_> = kept.remove(of).into_iter().collect();
+        while kept.files.len() >= self.most
+            || !kept.files.is_empty() && kept.sums + opened.sums.units.len() > MAX_SUMS
+        {
+            let least = kept.files.iter().min_by_key(|(_, (_, used))| *used).map(|(of, _)| *of);
+            gone.extend(least.and_then(|least| kept.remove(least)));
+        }
         let used = kept.next_use();
-        kept.files.insert(of, (file.clone(), used));
+        kept.sums += opened.sums.units.len();
+        kept.files.insert(of, (opened.clone(), used));
         drop(kept);
         // Without the lock: closing a deleted file may free its space, which takes time.
         drop(gone);
-        Ok(file)
+        Ok(opened)
     }
 
     /// Closes a replica's file, once all readers of this moment are done.
-    pub fn close(&self, of: (ChunkId, Stamp)) -> Option<F> {
-        self.kept().files.remove(&of).map(|(file, _)| file)
+    pub fn close(&self, of: (ChunkId, Stamp)) -> Option<Opened<F>> {
+        self.kept().remove(of)
     }
 
     /// Closes all.
     pub fn clear(&self) {
-        self.kept().files.clear();
+        let mut kept = self.kept();
+        kept.files.clear();
+        kept.sums = 0;
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept<F>> {
+    fn kept(&self) -> MutexGuard<'_, Opens<F>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<F: Clone> Kept<F> {
-    fn used(&mut self, of: (ChunkId, Stamp)) -> Option<F> {
+impl<F: Clone> Opens<F> {
+    fn used(&mut self, of: (ChunkId, Stamp)) -> Option<Opened<F>> {
         let now = self.next_use();
-        let (file, used) = self.files.get_mut(&of)?;
+        let (opened, used) = self.files.get_mut(&of)?;
         *used = now;
-        Some(file.clone())
+        Some(opened.clone())
+    }
+
+    fn remove(&mut self, of: (ChunkId, Stamp)) -> Option<Opened<F>> {
+        let (opened, _) = self.files.remove(&of)?;
+        self.sums -= opened.sums.units.len();
+        Some(opened)
     }
 
     fn next_use(&mut self) -> u64 {
@@ -146,15 +201,21 @@ impl<F: Clone> Kept<F> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::datanode::Sums;
+    use std::sync::Arc;
 
-    fn get(files: &OpenFiles<u64>, chunk: u64) -> bool {
+    fn open(files: &OpenFiles<u64>, chunk: u64, units: usize) -> bool {
         let mut opened = false;
         let open = || {
             opened = true;
-            Ok(chunk)
+            Ok(Opened { data: chunk, sums: Arc::new(Sums { length: 0, units: vec![0; units] }) })
         };
-        assert_eq!(files.get((ChunkId(chunk), Stamp(1)), open).unwrap(), chunk);
+        assert_eq!(files.get((ChunkId(chunk), Stamp(1)), open).unwrap().data, chunk);
         opened
+    }
+
+    fn get(files: &OpenFiles<u64>, chunk: u64) -> bool {
+        open(files, chunk, 1)
     }
 
     #[test]
@@ -167,11 +228,22 @@ mod tests {
     }
 
     #[test]
+    fn large_tables_leave_room_for_fewer() {
+        let files = OpenFiles::new(10);
+        assert!(open(&files, 1, MAX_SUMS / 2) && open(&files, 2, MAX_SUMS / 2) && !get(&files, 1));
+        assert!(open(&files, 3, 1) && !get(&files, 1) && open(&files, 2, 1));
+        assert!(open(&files, 4, MAX_SUMS + 1), "the largest one is kept alone");
+        assert_eq!(files.kept().files.len(), 1);
+        files.close((ChunkId(4), Stamp(1)));
+        assert_eq!(files.kept().sums, 0);
+    }
+
+    #[test]
     fn a_file_that_cant_be_opened_is_tried_again() {
         let files = OpenFiles::<u64>::new(2);
-        assert!(files.get((ChunkId(1), Stamp(1)), || Err(io::Error::other("none"))).is_err());
+        assert!(files.get((ChunkId(1), Stamp(1)), || Err(Error::Disk)).is_err());
         assert!(get(&files, 1));
-        assert_eq!(files.close((ChunkId(1), Stamp(1))), Some(1));
+        assert_eq!(files.close((ChunkId(1), Stamp(1))).map(|opened| opened.data), Some(1));
         assert!(get(&files, 1));
     }
 }

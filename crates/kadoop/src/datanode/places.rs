@@ -5,10 +5,10 @@
 //! and belongs to one write. So a concurrent seal, fence or deletion can't lose bytes that count.
 //! The place's bytes count only after [`Datanode::finish`] has checked everything again.
 
-use super::{Datanode, Sums, replica::disk};
+use super::{Datanode, Sums, live, replica::disk};
 use crate::{
     disk::{Disk, DiskFile},
-    error::{Error, Result},
+    error::Result,
     faults::Fault,
     messages::Write,
 };
@@ -23,9 +23,8 @@ pub struct Place<F> {
 
 /// A place after its bytes were written, or the disk's refusal.
 #[derive(Debug)]
-pub struct Placed<F> {
+pub struct Placed {
     id: u64,
-    file: F,
     outcome: Result<Grown>,
 }
 
@@ -39,18 +38,18 @@ pub(super) struct Grown {
 
 impl<F: DiskFile> Place<F> {
     /// Writes the bytes to their place, and computes their checksums, without the datanode's lock.
-    pub fn put(self, write: &Write) -> Placed<F> {
+    pub fn put(self, write: &Write) -> Placed {
         let Self { id, file, unit } = self;
         let outcome = file.write_at(write.offset.into(), &write.bytes).map_err(disk).map(|()| {
             let mut sums = Sums { length: write.offset, units: Vec::new() };
             let records = sums.extend(&write.bytes, unit);
             Grown { end: sums.length, units: sums.units, records }
         });
-        Placed { id, file, outcome }
+        Placed { id, outcome }
     }
 }
 
-impl<D: Disk> Datanode<D> {
+impl<D: Disk + Clone> Datanode<D> {
     /// Reserves a place for a write. Fill it by [`Place::put`] without the lock, and then call
     /// [`Datanode::finish`]. None: use [`Datanode::write`].
     ///
@@ -63,18 +62,18 @@ impl<D: Disk> Datanode<D> {
             return Ok(None);
         }
         self.make_ready(write)?;
-        let replica = self.replicas.get_mut(&write.chunk).ok_or(Error::NoReplica)?;
         self.last_place += 1;
+        let replica = live(&mut self.replicas, write.chunk)?;
         let place = replica.place(self.last_place, write.offset, write.bytes.len(), &self.config);
         if !matches!(place, Ok(Some(_))) {
-            self.room.give_back(replica.directory, write.bytes.len());
+            self.room.give_back(replica.directory.into(), write.bytes.len());
         }
         place
     }
 
     /// Takes a write whose bytes are in their place. [`Datanode::settled`] names `caller`, now or
     /// when the bytes before have arrived.
-    pub fn finish(&mut self, caller: u64, write: &Write, placed: Placed<D::File>) {
+    pub fn finish(&mut self, caller: u64, write: &Write, placed: Placed) {
         let mut applied = Vec::new();
         let result = self.try_finish(caller, write, placed, &mut applied);
         self.settle(caller, result, applied);
@@ -84,18 +83,17 @@ impl<D: Disk> Datanode<D> {
         &mut self,
         caller: u64,
         write: &Write,
-        placed: Placed<D::File>,
+        placed: Placed,
         applied: &mut Vec<u64>,
     ) -> Result<()> {
-        let replica = self.replicas.get_mut(&write.chunk).ok_or(Error::NoReplica)?;
-        replica.leave(write.offset, placed.id, &placed.file)?;
+        live(&mut self.replicas, write.chunk)?.leave(write.offset, placed.id)?;
         let grown = placed.outcome?;
         // Check again: much may have happened since the reservation.
         if !self.config.faults.has(Fault::PlaceTrusted) {
             self.demand_member(&write.pipeline)?;
             self.demand_stamp(write.chunk, write.stamp)?;
         }
-        let replica = self.replicas.get_mut(&write.chunk).ok_or(Error::NoReplica)?;
+        let replica = live(&mut self.replicas, write.chunk)?;
         replica.grow_by(caller, write.offset, grown, &self.config, applied)
     }
 }

@@ -1,18 +1,20 @@
 //! Compares sealed replicas with their checksums: slowly all of them in turn, and first those with
 //! complaints.
 
-use super::{Datanode, Replica, disk_of, is_of_one_file};
+use super::{Datanode, Kept, Sealed, disk_of, is_of_one_file};
 use crate::{
     ChunkId, Millis, Stamp,
     disk::Disk,
     error::{Error, Result},
-    messages::{Change, ReplicaState},
+    messages::Change,
 };
 use std::collections::VecDeque;
 
 /// Most replicas that wait for a comparison out of turn. Further complaints are dropped, and the
 /// regular turn covers them.
 const MAX_FIRST: usize = 1_000;
+/// Replicas that a tick looks at, on average, to sum up their bytes.
+const SUMMED_PER_TICK: usize = 10_000;
 /// Most time that a pause of the ticks saves up, in milliseconds.
 const MOST_SAVED_MS: Millis = 1_000;
 
@@ -27,6 +29,10 @@ pub(super) struct Scrub {
     ticked: Option<Millis>,
     /// Bytes that it may read now, times 1,000.
     saved: u64,
+    /// Bytes of all sealed replicas, when they were last summed up.
+    bytes: u64,
+    /// Ticks since then.
+    ticks: usize,
 }
 
 impl Scrub {
@@ -38,19 +44,27 @@ impl Scrub {
     }
 }
 
-impl<D: Disk> Datanode<D> {
+impl<D: Disk + Clone> Datanode<D> {
     pub(super) fn scrub(&mut self, now: Millis) {
         let passed = now.saturating_sub(self.scrub.ticked.replace(now).unwrap_or(now)).min(MOST_SAVED_MS);
         self.scrub_first(passed);
         let most = u64::from(self.config.scrub_bytes);
-        let bytes: u64 = self.replicas.values().map(|replica| u64::from(replica.sums.length)).sum();
+        self.scrub.ticks += 1;
+        if self.scrub.ticks > self.replicas.len() / SUMMED_PER_TICK {
+            self.scrub.ticks = 0;
+            let sealed = self.replicas.values().map(|kept| match kept {
+                Kept::Sealed(sealed) => u64::from(sealed.length),
+                Kept::Live(_) => 0,
+            });
+            self.scrub.bytes = sealed.sum();
+        }
+        let bytes = self.scrub.bytes;
         let rate = (bytes * 1_000).div_ceil(self.config.scrub_ms.max(1)).min(most);
         self.scrub.saved = (self.scrub.saved + rate * passed).min(most * MOST_SAVED_MS);
         let mut rounds = self.replicas.len();
         while self.scrub.saved / 1_000 >= u64::from(self.config.unit_bytes) && rounds > 0 {
             let next = self.replicas.range(self.scrub.chunk..).next();
-            let Some((chunk, replica)) = next.filter(|(_, replica)| replica.state == ReplicaState::Sealed)
-            else {
+            let Some((chunk, Kept::Sealed(sealed))) = next else {
                 // Go to the next chunk, or to the first again.
                 let after = next.map(|(chunk, _)| ChunkId(chunk.0 + 1));
                 (self.scrub.chunk, self.scrub.offset) = (after.unwrap_or_default(), 0);
@@ -60,15 +74,18 @@ impl<D: Disk> Datanode<D> {
             if *chunk != self.scrub.chunk {
                 (self.scrub.chunk, self.scrub.offset) = (*chunk, 0);
             }
-            let (chunk, from) = (*chunk, self.scrub.offset);
+            let (chunk, sealed, from) = (*chunk, *sealed, self.scrub.offset);
             let most = u32::try_from(self.scrub.saved / 1_000).unwrap_or(u32::MAX);
-            let came = self.compare(replica, from, most);
+            let came = self.compare(chunk, &sealed, from, most);
             let read = came.map_or(self.config.unit_bytes, |to| to - from.min(to));
             self.scrub.saved = self.scrub.saved.saturating_sub(u64::from(read) * 1_000);
             match came {
-                Ok(to) if to < replica.sums.length => self.scrub.offset = to,
+                Ok(to) if to < sealed.length => self.scrub.offset = to,
                 Ok(_) => {
-                    (self.scrub.chunk, self.scrub.offset, rounds) = (ChunkId(chunk.0 + 1), 0, rounds - 1)
+                    (self.scrub.chunk, self.scrub.offset, rounds) = (ChunkId(chunk.0 + 1), 0, rounds - 1);
+                    if sealed.split {
+                        self.join_files(chunk);
+                    }
                 }
                 Err(_) => {
                     (self.scrub.chunk, self.scrub.offset, rounds) = (ChunkId(chunk.0 + 1), 0, rounds - 1);
@@ -85,12 +102,13 @@ impl<D: Disk> Datanode<D> {
             && bytes > 0
         {
             let from = self.scrub.first_offset;
-            let replica = self.replicas.get(&chunk);
-            let replica =
-                replica.filter(|replica| (replica.stamp, replica.state) == (stamp, ReplicaState::Sealed));
-            let came = replica.map(|replica| {
-                let to = self.compare(replica, from, u32::try_from(bytes).unwrap_or(u32::MAX));
-                (to, replica.sums.length)
+            let sealed = match self.replicas.get(&chunk) {
+                Some(Kept::Sealed(sealed)) if sealed.stamp == stamp => Some(*sealed),
+                _ => None,
+            };
+            let came = sealed.map(|sealed| {
+                let to = self.compare(chunk, &sealed, from, u32::try_from(bytes).unwrap_or(u32::MAX));
+                (to, sealed.length)
             });
             if let Some((Ok(to), length)) = came
                 && to < length
@@ -107,29 +125,31 @@ impl<D: Disk> Datanode<D> {
         }
     }
 
-    /// As [`Replica::verify`]. A file that can't be opened is damaged, unless others can't be opened
-    /// either.
-    fn compare(&self, replica: &Replica<D>, from: u32, bytes: u32) -> Result<u32> {
-        let opened = disk_of(&self.directories, replica.directory).map(|directory| replica.open(directory));
-        match opened? {
-            Ok(file) => replica.verify(&file, from, bytes, &self.config),
+    /// As [`super::content::Content::verify`]. A file that can't be opened is damaged, unless others
+    /// can't be opened either.
+    fn compare(&self, chunk: ChunkId, sealed: &Sealed, from: u32, bytes: u32) -> Result<u32> {
+        let directory = disk_of(&self.directories, sealed.directory.into())?;
+        match sealed.open(directory, self.claim(chunk, sealed.stamp), &self.config) {
+            Ok(Ok(opened)) => opened.content().verify(from, bytes, &self.config),
+            Ok(Err(_)) => Err(Error::Corrupt),
             Err(error) if is_of_one_file(&error) => Err(Error::Corrupt),
-            Err(_) => Ok(replica.sums.length),
+            Err(_) => Ok(sealed.length),
         }
     }
 
     fn found_damaged(&mut self, chunk: ChunkId) {
-        if let Some(replica) = self.replicas.get_mut(&chunk)
-            && !std::mem::replace(&mut replica.damaged, true)
+        if let Some(Kept::Sealed(sealed)) = self.replicas.get_mut(&chunk)
+            && !std::mem::replace(&mut sealed.damaged, true)
         {
-            self.changes.push(Change::Corrupt { chunk, stamp: replica.stamp });
+            self.changes.push(Change::Corrupt { chunk, stamp: sealed.stamp });
         }
     }
 
     /// Reports damaged replicas along with a full report, which doesn't mark them.
     pub(super) fn tell_damaged(&mut self) {
-        for replica in self.replicas.values().filter(|replica| replica.damaged) {
-            let change = Change::Corrupt { chunk: replica.chunk, stamp: replica.stamp };
+        for (chunk, kept) in &self.replicas {
+            let Kept::Sealed(Sealed { stamp, damaged: true, .. }) = kept else { continue };
+            let change = Change::Corrupt { chunk: *chunk, stamp: *stamp };
             self.changes.retain(|other| *other != change);
             self.changes.push(change);
         }

@@ -1,15 +1,11 @@
 //! Files that belong to another replica than their names tell: renamed, swapped, or restored in a
 //! wrong place.
 //!
-//! They don't count, and the namenode doesn't hear of them. Only an operator may remove them, since
-//! nobody else may have these bytes.
+//! They give no bytes. Only an operator may remove them, since nobody else may have these bytes.
 
-use super::{
-    Claim, Datanode, disk_of,
-    replica::{Replica, name},
-};
+use super::{Claim, Datanode, disk_of, sealed::Sealed, sums::Unproven};
 use crate::{
-    ChunkId, Stamp,
+    ChunkId,
     disk::Disk,
     error::{Error, Result},
 };
@@ -21,29 +17,44 @@ pub struct Stranger {
     pub file: String,
     /// The replica that its checksums name.
     pub belongs: Claim,
-    pub(super) directory: usize,
-    pub(super) chunk: ChunkId,
-    pub(super) stamp: Stamp,
+    directory: usize,
+    /// The chunk of its name.
+    chunk: ChunkId,
+    /// All names that it may have, with `file`.
+    files: Vec<String>,
 }
 
-impl<D: Disk> Datanode<D> {
-    /// Files that the start found under another replica's name. They stay as they are until that
-    /// replica needs the name.
+impl Stranger {
+    pub(super) fn of(belongs: Claim, (directory, chunk): (usize, ChunkId), files: Vec<String>) -> Self {
+        Self { file: files.first().cloned().unwrap_or_default(), belongs, directory, chunk, files }
+    }
+}
+
+impl<D: Disk + Clone> Datanode<D> {
+    /// Files that were found under another replica's name, by the start or when that replica was to
+    /// be deleted. They stay as they are until that replica needs the name.
     pub fn strangers(&self) -> &[Stranger] {
         &self.strangers
     }
 
-    /// Notes that the files of a damaged replica are another's, so that they aren't removed: somebody
-    /// swapped them while this datanode ran.
-    pub(super) fn spare_a_stranger(&mut self, replica: &Replica<D>) {
-        if replica.damaged
-            && let Ok(disk) = disk_of(&self.directories, replica.directory)
-            && let Some(belongs) = replica.belongs_to_another(disk, &self.config)
-        {
-            let Replica { chunk, stamp, directory, .. } = *replica;
-            let file = name(chunk, stamp, "data");
-            self.strangers.push(Stranger { file, belongs, directory, chunk, stamp });
+    /// The files of a sealed replica that is to be deleted; none if they are another's, so that they
+    /// aren't removed. A `proven` one needs no look.
+    pub(super) fn unless_a_strangers(
+        &mut self,
+        chunk: ChunkId,
+        sealed: &Sealed,
+        proven: bool,
+    ) -> Vec<String> {
+        let (files, index) = (sealed.files(chunk), usize::from(sealed.directory));
+        if !proven || sealed.damaged {
+            let disk = disk_of(&self.directories, index);
+            let opened = disk.map(|disk| sealed.open(disk, self.claim(chunk, sealed.stamp), &self.config));
+            if let Ok(Ok(Err(Unproven::Another(belongs)))) = opened {
+                self.strangers.push(Stranger::of(belongs, (index, chunk), files));
+                return Vec::new();
+            }
         }
+        files
     }
 
     /// Renames other replicas' files that have names of this chunk, before its own files take these.
@@ -61,17 +72,10 @@ impl<D: Disk> Datanode<D> {
 fn set_aside<D: Disk>(disk: &D, stranger: &Stranger) -> std::io::Result<()> {
     let there = disk.list()?;
     let has = |file: &String| there.contains(file);
-    let of = |kind| name(stranger.chunk, stranger.stamp, kind);
-    // A table beside sealed bytes is theirs.
-    let kinds: &[&str] = match stranger.file == of("open") {
-        true if has(&of("data")) => &["open", "sums"],
-        true => &["open", "sums", "table"],
-        false => &["data", "table"],
-    };
-    for file in kinds.iter().map(|kind| of(kind)).filter(has) {
+    for file in stranger.files.iter().filter(|file| has(file)) {
         // An earlier one may still be there.
         let aside = (1..).map(|number: u64| format!("{file}.strange-{number}")).find(|aside| !has(aside));
-        disk.rename(&file, &aside.unwrap_or_default())?;
+        disk.rename(file, &aside.unwrap_or_default())?;
     }
     disk.sync_names()
 }

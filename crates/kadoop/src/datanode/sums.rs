@@ -25,6 +25,7 @@ const UNCLAIMED_TABLE_VERSION: u32 = 1;
 const TABLE_HEADER_BYTES: usize = 16 + CLAIM_BYTES;
 /// Cluster, chunk, stamp.
 const CLAIM_BYTES: usize = 24;
+const CRC_BYTES: usize = 4;
 
 /// The replica that files belong to, by their names or by their content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -160,6 +161,13 @@ impl Sums {
         records
     }
 
+    /// The records of all units, as [`Sums::extend`] would have returned them at once.
+    pub fn records(&self, unit: u32) -> Vec<u8> {
+        let ends = (1u64..).map(|count| (count * u64::from(unit)).min(self.length.into()) as u32);
+        let record = |(end, sum): (u32, &u32)| [end.to_le_bytes(), sum.to_le_bytes()].concat();
+        ends.zip(&self.units).flat_map(record).collect()
+    }
+
     /// Cuts to `length`. `last` are the remaining bytes of the unit that is cut.
     pub fn cut(&mut self, length: u32, last: &[u8], unit: u32) {
         self.units.truncate(length.div_ceil(unit) as usize);
@@ -173,7 +181,7 @@ impl Sums {
 
     /// The table of a sealed replica.
     pub fn table(&self, unit: u32, claim: Claim) -> Vec<u8> {
-        let mut table = Vec::with_capacity(TABLE_HEADER_BYTES + 4 * self.units.len() + 4);
+        let mut table = Vec::with_capacity(TABLE_HEADER_BYTES + 4 * self.units.len() + CRC_BYTES);
         put_words(&mut table, &[TABLE_MAGIC, TABLE_VERSION, unit, self.length]);
         table.extend_from_slice(&claim.bytes());
         put_words(&mut table, &self.units);
@@ -204,6 +212,19 @@ impl Sums {
         let sound = magic == TABLE_MAGIC && of == unit && fits;
         sound.then(|| (Self { length, units: all_words(rest).collect() }, claim))
     }
+}
+
+/// Size of the table of a replica of `length` bytes.
+pub(super) fn table_bytes(length: u32, unit: u32) -> u64 {
+    (TABLE_HEADER_BYTES + CRC_BYTES) as u64 + u64::from(length.div_ceil(unit)) * 4
+}
+
+/// The length of a replica whose bytes and one table fill a file of this size.
+pub(super) fn length_before_table(size: u64, unit: u32) -> Option<u32> {
+    let rest = size.checked_sub((TABLE_HEADER_BYTES + CRC_BYTES) as u64)?;
+    let units = rest.div_ceil(u64::from(unit) + 4);
+    let length = u32::try_from(rest.checked_sub(units * 4)?).ok()?;
+    (u64::from(length) + table_bytes(length, unit) == size).then_some(length)
 }
 
 /// The longest prefix of `data` that the appended records prove, in any state after a crash. Inner
@@ -317,6 +338,21 @@ mod tests {
         for claim in [OWN, OTHERS[0], OTHERS[1], OTHERS[2]] {
             assert_eq!(Sums::from_table(&unclaimed_table(), UNIT, claim), Ok(sums()));
         }
+    }
+
+    #[test]
+    fn a_files_size_tells_where_its_table_begins() {
+        for length in 0..200 {
+            let mut sums = Sums::default();
+            sums.extend(&vec![7; length as usize], UNIT);
+            let table = sums.table(UNIT, OWN).len() as u64;
+            assert_eq!(table, table_bytes(length, UNIT));
+            assert_eq!(length_before_table(u64::from(length) + table, UNIT), Some(length));
+            assert_eq!(sums.records(UNIT), Sums::default().extend(&vec![7; length as usize], UNIT));
+        }
+        let lengths: Vec<u32> = (0..200).filter_map(|size| length_before_table(size, UNIT)).collect();
+        assert!(lengths.is_sorted_by(|one, next| one < next), "no two of one size: {lengths:?}");
+        assert_eq!(length_before_table(u64::MAX, UNIT), None);
     }
 
     #[test]

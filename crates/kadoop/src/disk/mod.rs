@@ -4,8 +4,10 @@
 //! A crash may lose unsynced state, in part and in any order: bytes until [`DiskFile::sync_data`],
 //! names until [`Disk::sync_names`].
 
+mod grouped;
 mod real;
 
+pub use grouped::Grouped;
 pub use real::{RealDisk, RealFile};
 
 use std::io;

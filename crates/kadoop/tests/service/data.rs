@@ -206,10 +206,7 @@ fn bytes_that_are_damaged_on_every_datanode_are_told_at_once_with_their_places()
     for number in 0..2 {
         let data = cluster.directory.path().join(format!("datanode-{number}"));
         let entries = std::fs::read_dir(&data).unwrap().map(|entry| entry.unwrap().path());
-        let is_it = |path: &PathBuf| {
-            path.extension().is_some_and(|kind| kind == "data")
-                && path.metadata().is_ok_and(|data| data.len() == 200_000)
-        };
+        let is_it = |path: &PathBuf| path.to_string_lossy().ends_with(&format!("_{:08x}.data", 200_000));
         let file = std::fs::File::options().write(true).open(entries.filter(is_it).last().unwrap()).unwrap();
         file.write_all_at(&[bytes[100_000] ^ 1], 100_000).unwrap();
     }

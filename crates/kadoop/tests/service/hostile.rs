@@ -1,8 +1,8 @@
 //! Unauthorized callers get a refusal with the reason, and no bytes are lost.
 
 use crate::support::{
-    Cluster, DEADLINE, client, datanode, key, namenode_options, names, pattern, place, rpc, signed_read,
-    superuser, user,
+    Cluster, DEADLINE, client, datanode, key, namenode_options, names, pattern, place, rpc, sealed_name,
+    signed_read, superuser, user,
 };
 use std::{fs, os::unix::fs::FileExt as _, time::Duration};
 use strait_flexrpc::{
@@ -162,7 +162,7 @@ fn a_replica_that_a_datanode_cant_read_is_made_anew_though_its_reader_tells_nobo
     let found = names(&cluster).nn_locate(&me(), &"/file".into(), 0, 1).unwrap();
     let (chunk, (address, it)) = (&found.chunks[0], place(&found.hosts[0]));
     let number = cluster.datanode_addresses().iter().position(|at| *at == address).unwrap();
-    let name = format!("{:016x}_{:016x}.data", chunk.chunk, chunk.stamp);
+    let name = sealed_name(chunk);
     let file = cluster.directory.path().join(format!("datanode-{number}")).join(name);
     let bytes = fs::read(&file).unwrap();
     fs::File::options().write(true).open(&file).unwrap().write_all_at(b"?", 3).unwrap();

@@ -1,20 +1,13 @@
 //! Replicas' files under other replicas' names, on real disks.
 
-use crate::support::{
-    Cluster, DEADLINE, client, client_over_tcp, key, namenode_options, names, pattern, superuser,
-};
+use crate::support::{Cluster, DEADLINE, client, client_over_tcp, names, pattern, sealed_name, superuser};
 use bytes::Bytes;
 use std::{
     fs,
     path::{Path, PathBuf},
     time::Duration,
 };
-use strait_kadoop::{
-    Client, Config,
-    messages::Caller,
-    service::{CreateOptions, NamenodeOptions},
-    wire,
-};
+use strait_kadoop::{Client, messages::Caller, service::CreateOptions, wire};
 use strait_testkit::wait_until;
 
 const REPLICATION: u16 = 3;
@@ -49,14 +42,11 @@ fn replicas(client: &Client) -> [usize; 2] {
     FILES.map(|path| client.locations(&superuser(), path, 0, 1).unwrap()[0].hosts.len())
 }
 
-/// Names of the replicas' files, without their kinds.
-fn stems(cluster: &Cluster) -> [String; 2] {
+/// Names of the replicas' files.
+fn files(cluster: &Cluster) -> [String; 2] {
     let Caller { user, .. } = superuser();
     let caller = wire::KdCaller { user: user.to_string().into(), groups: Vec::new() };
-    FILES.map(|path| {
-        let chunk = names(cluster).nn_locate(&caller, &path.into(), 0, 1).unwrap().chunks.remove(0);
-        format!("{:016x}_{:016x}", chunk.chunk, chunk.stamp)
-    })
+    FILES.map(|path| sealed_name(&names(cluster).nn_locate(&caller, &path.into(), 0, 1).unwrap().chunks[0]))
 }
 
 fn directories(root: &Path) -> [PathBuf; 3] {
@@ -64,70 +54,66 @@ fn directories(root: &Path) -> [PathBuf; 3] {
 }
 
 fn swap(directory: &Path, [one, other]: &[String; 2]) {
-    for kind in ["data", "table"] {
-        let [one, other] = [one, other].map(|stem| directory.join(format!("{stem}.{kind}")));
-        let aside = directory.join("aside");
-        fs::rename(&one, &aside).unwrap();
-        fs::rename(&other, &one).unwrap();
-        fs::rename(&aside, &other).unwrap();
-    }
+    let [one, other, aside] = [one, other, "aside"].map(|file| directory.join(file));
+    fs::rename(&one, &aside).unwrap();
+    fs::rename(&other, &one).unwrap();
+    fs::rename(&aside, &other).unwrap();
+}
+
+/// The bytes that a sealed replica's file begins with.
+fn bytes_of(file: &Path, path: &str) -> Option<Bytes> {
+    Some(Bytes::from(fs::read(file).ok()?).slice(..content(path).len()))
+}
+
+/// Whether a file's bytes are under their wrong name or set aside.
+fn is_kept(directory: &Path, file: &str, of: &str) -> bool {
+    let mut names = [file.to_owned(), aside(file)].into_iter();
+    names.any(|name| bytes_of(&directory.join(name), of) == Some(content(of)))
+}
+
+fn aside(file: &str) -> String {
+    format!("{file}.strange-1")
+}
+
+/// The replicas' bytes are where they were, or aside.
+fn nothing_is_removed(swapped: &[PathBuf], files: &[String; 2]) -> bool {
+    swapped.iter().all(|at| files.iter().zip(FILES.iter().rev()).all(|(file, of)| is_kept(at, file, of)))
 }
 
 #[test]
-fn swapped_replicas_are_never_read_are_missed_and_made_anew_and_nothing_is_removed() {
-    // It copies nothing, so the swapped replicas stay missed.
-    let idle = |options: NamenodeOptions| NamenodeOptions {
-        config: Config { copies_per_node: 0, ..options.config },
-        ..options
-    };
-    let mut cluster = Cluster::start_with(REPLICATION.into(), key(), idle);
+fn swapped_replicas_are_never_read_are_made_anew_and_nothing_is_removed() {
+    let mut cluster = Cluster::start(REPLICATION.into());
     write_files(&client(&cluster.namenode));
-    let (stems, root) = (stems(&cluster), cluster.directory.path().to_owned());
-    let swapped = &directories(&root)[..2];
-    cluster.restart_datanodes(|| swapped.iter().for_each(|directory| swap(directory, &stems)));
+    let (files, directories) = (files(&cluster), directories(cluster.directory.path()));
+    let swapped = &directories[..2];
+    cluster.restart_datanodes(|| swapped.iter().for_each(|directory| swap(directory, &files)));
     cluster.await_datanodes();
-    for client in [client(&cluster.namenode), client_over_tcp(&cluster.namenode)] {
-        assert!(are_right(&client));
-        assert_eq!(replicas(&client), [1, 1]);
-    }
-    cluster.restart_with(namenode_options(&root.join("namenode")));
-    let client = client(&cluster.namenode);
-    assert!(wait_until(DEADLINE, || replicas(&client) == [3, 3]), "{:?}", replicas(&client));
-    for directory in swapped {
-        for (stem, of_other) in stems.iter().zip(FILES.iter().rev()) {
-            let aside = directory.join(format!("{stem}.data.strange-1"));
-            assert!(fs::read(aside).unwrap() == content(of_other));
-        }
-    }
-    for directory in directories(&root) {
-        for (stem, own) in stems.iter().zip(FILES) {
-            assert!(fs::read(directory.join(format!("{stem}.data"))).unwrap() == content(own));
-        }
-    }
+    let is_made_anew = |directory: &PathBuf, file: &String, of: &str| {
+        directory.join(aside(file)).exists() && bytes_of(&directory.join(file), of) == Some(content(of))
+    };
+    // New clients, since each picks a datanode and stays with it. Those that pick a swapped replica
+    // find that.
+    let is_one_made_anew = || {
+        assert!(are_right(&client(&cluster.namenode)) && are_right(&client_over_tcp(&cluster.namenode)));
+        let anew = |at| files.iter().zip(FILES).any(|(file, of)| is_made_anew(at, file, of));
+        swapped.iter().any(anew) && replicas(&client(&cluster.namenode)) == [3, 3]
+    };
+    assert!(wait_until(DEADLINE, is_one_made_anew));
+    assert!(nothing_is_removed(swapped, &files));
 }
 
 #[test]
 fn replicas_swapped_under_a_running_datanode_are_never_read_nor_removed() {
     let cluster = Cluster::start(REPLICATION.into());
     write_files(&client(&cluster.namenode));
-    let (stems, directories) = (stems(&cluster), directories(cluster.directory.path()));
+    let (files, directories) = (files(&cluster), directories(cluster.directory.path()));
     let swapped = &directories[..2];
-    swapped.iter().for_each(|directory| swap(directory, &stems));
-    let is_there = |directory: &Path, file: String, path: &str| {
-        fs::read(directory.join(file)).is_ok_and(|data| data == content(path))
-    };
-    // New clients, since each picks a datanode and stays with it. Those that pick a swapped replica
-    // report it.
+    swapped.iter().for_each(|directory| swap(directory, &files));
     for _ in 0..20 {
         assert!(are_right(&client(&cluster.namenode)) && are_right(&client_over_tcp(&cluster.namenode)));
         std::thread::sleep(Duration::from_millis(100));
     }
-    for directory in swapped {
-        for (stem, of_other) in stems.iter().zip(FILES.iter().rev()) {
-            let mut names = ["data", "data.strange-1"].into_iter().map(|kind| format!("{stem}.{kind}"));
-            assert!(names.any(|name| is_there(directory, name, of_other)));
-        }
-    }
+    assert!(nothing_is_removed(swapped, &files));
 }
 
 /// Version 1 of a table, which names no replica.
@@ -140,22 +126,30 @@ fn without_claim(table: &[u8]) -> Vec<u8> {
     before
 }
 
+/// Each replica had its table in a file of its own, and a name without its length. The first version's
+/// tables had no claim.
 #[test]
-fn replicas_of_the_version_before_are_read_as_ever() {
-    let mut cluster = Cluster::start(REPLICATION.into());
-    write_files(&client(&cluster.namenode));
-    let (stems, root) = (stems(&cluster), cluster.directory.path().to_owned());
-    cluster.restart_datanodes(|| {
-        for (directory, stem) in directories(&root).iter().flat_map(|at| stems.iter().map(move |of| (at, of)))
-        {
-            let file = directory.join(format!("{stem}.table"));
-            let table = fs::read(&file).unwrap();
-            fs::write(&file, without_claim(&table)).unwrap();
+fn replicas_of_versions_before_are_read_as_ever() {
+    for first in [true, false] {
+        let mut cluster = Cluster::start(REPLICATION.into());
+        write_files(&client(&cluster.namenode));
+        let (files, root) = (files(&cluster), cluster.directory.path().to_owned());
+        cluster.restart_datanodes(|| {
+            for (directory, (file, path)) in
+                directories(&root).iter().flat_map(|at| files.iter().zip(FILES).map(move |of| (at, of)))
+            {
+                let (data, length) = (fs::read(directory.join(file)).unwrap(), content(path).len());
+                let stem = file.rsplit_once('_').unwrap().0;
+                let table = if first { without_claim(&data[length..]) } else { data[length..].to_vec() };
+                fs::write(directory.join(format!("{stem}.table")), table).unwrap();
+                fs::write(directory.join(format!("{stem}.data")), &data[..length]).unwrap();
+                fs::remove_file(directory.join(file)).unwrap();
+            }
+        });
+        cluster.await_datanodes();
+        for client in [client(&cluster.namenode), client_over_tcp(&cluster.namenode)] {
+            assert!(are_right(&client));
+            assert_eq!(replicas(&client), [3, 3]);
         }
-    });
-    cluster.await_datanodes();
-    for client in [client(&cluster.namenode), client_over_tcp(&cluster.namenode)] {
-        assert!(are_right(&client));
-        assert_eq!(replicas(&client), [3, 3]);
     }
 }

@@ -83,6 +83,11 @@ pub fn signed_read(chunk: &wire::KdLocatedChunk, token: &wire::KdToken, of: Iden
     read
 }
 
+/// The name of a sealed replica's file.
+pub fn sealed_name(of: &wire::KdLocatedChunk) -> String {
+    format!("{:016x}_{:016x}_{:08x}.data", of.chunk, of.stamp, of.length)
+}
+
 /// A connection to a namenode, for calls by hand.
 pub fn names(cluster: &Cluster) -> KadoopNamenodeV1Client {
     let rpc = rpc(cluster.key.for_clients().to_namenode());

@@ -50,6 +50,9 @@ struct Inner {
     failed: bool,
     /// Whether no file can grow.
     full: bool,
+    /// Number of syncs, and of files looked for.
+    syncs: u64,
+    opens: u64,
 }
 
 /// The disk. Clones are the same one.
@@ -78,6 +81,7 @@ impl Inner {
     /// Counts a sync; returns whether it succeeds.
     fn step_sync(&mut self) -> io::Result<bool> {
         self.step()?;
+        self.syncs += 1;
         let failed = self.sync_fuse == Some(0);
         self.failed |= failed;
         self.sync_fuse = self.sync_fuse.and_then(|left| left.checked_sub(1));
@@ -102,6 +106,16 @@ impl SimDisk {
     /// Sets whether no file can grow.
     pub fn set_full(&self, full: bool) {
         self.0.borrow_mut().full = full;
+    }
+
+    /// Number of syncs so far.
+    pub fn syncs(&self) -> u64 {
+        self.0.borrow().syncs
+    }
+
+    /// Number of files that were opened or looked for so far.
+    pub fn opens(&self) -> u64 {
+        self.0.borrow().opens
     }
 
     /// Whether the disk is full.
@@ -296,6 +310,7 @@ impl Disk for SimDisk {
     }
 
     fn open(&self, name: &str) -> io::Result<SimFile> {
+        self.0.borrow_mut().opens += 1;
         let file = self.0.borrow().names.get(name).copied().ok_or(io::ErrorKind::NotFound)?;
         Ok(SimFile(self.0.clone(), file))
     }

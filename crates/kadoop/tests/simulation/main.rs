@@ -18,6 +18,7 @@ mod placement;
 mod purse;
 mod random;
 mod recovery;
+mod seals;
 mod sessions;
 mod strangers;
 mod syncs;

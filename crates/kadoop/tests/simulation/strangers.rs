@@ -33,6 +33,11 @@ fn name((chunk, stamp): (ChunkId, Stamp), kind: &str) -> String {
     format!("{:016x}_{:016x}.{kind}", chunk.0, stamp.0)
 }
 
+/// The name of a sealed replica's file.
+fn sealed((chunk, stamp): (ChunkId, Stamp)) -> String {
+    format!("{:016x}_{:016x}_{LENGTH:08x}.data", chunk.0, stamp.0)
+}
+
 fn start_in(cluster: u64, disk: &SimDisk, incarnation: u64, fault: Option<Fault>) -> Datanode<SimDisk> {
     let faults = fault.map_or(Faults::NONE, Faults::planted);
     let config = Config { unit_bytes: UNIT, write_bytes: 4096, hold_bytes: 64, faults, ..Config::default() };
@@ -77,12 +82,16 @@ fn written(sealed: bool) -> SimDisk {
 }
 
 fn swap(disk: &SimDisk, kinds: &[&str]) {
-    for kind in kinds {
-        disk.rename(&name(ONE, kind), "aside").unwrap();
-        disk.rename(&name(OTHER, kind), &name(ONE, kind)).unwrap();
-        disk.rename("aside", &name(OTHER, kind)).unwrap();
-    }
+    kinds.iter().for_each(|kind| disk.swap(&name(ONE, kind), &name(OTHER, kind)));
+}
+
+fn swap_sealed(disk: &SimDisk) {
     disk.sync_names().unwrap();
+    disk.swap(&sealed(ONE), &sealed(OTHER));
+}
+
+fn content_of_sealed(disk: &SimDisk, file: &str) -> Bytes {
+    content(disk, file)[..LENGTH as usize].to_vec().into()
 }
 
 fn read(datanode: &Datanode<SimDisk>, (chunk, stamp): (ChunkId, Stamp)) -> Result<Bytes, Error> {
@@ -97,30 +106,43 @@ fn content(disk: &SimDisk, file: &str) -> Vec<u8> {
 }
 
 #[test]
-fn files_that_were_swapped_dont_count_and_are_told_of() {
-    for (sealed, kinds) in [(true, ["data", "table"]), (false, ["open", "sums"])] {
-        let disk = written(sealed);
-        assert_eq!(start(&disk.copy(), None).strangers(), []);
-        swap(&disk, &kinds);
-        let datanode = start(&disk, None);
-        assert_eq!(datanode.replicas().count(), 0);
-        let told: Vec<_> =
-            datanode.strangers().iter().map(|stranger| (stranger.file.clone(), stranger.belongs)).collect();
-        assert_eq!(told, [(name(ONE, kinds[0]), claim(OTHER)), (name(OTHER, kinds[0]), claim(ONE))]);
-        assert_eq!(read(&datanode, ONE), Err(Error::NoReplica));
-        // Put back, they are what they were.
-        swap(&disk, &kinds);
-        let state = if sealed { ReplicaState::Sealed } else { ReplicaState::Returned };
-        let (chunk, stamp) = ONE;
-        let report = ReplicaReport { chunk, stamp, length: LENGTH, state };
-        assert_eq!(start(&disk, None).replica(chunk), Some(report));
-    }
+fn open_files_that_were_swapped_dont_count_and_are_told_of() {
+    let disk = written(false);
+    assert_eq!(start(&disk.copy(), None).strangers(), []);
+    swap(&disk, &["open", "sums"]);
+    let datanode = start(&disk, None);
+    assert_eq!(datanode.replicas().count(), 0);
+    let told: Vec<_> =
+        datanode.strangers().iter().map(|stranger| (stranger.file.clone(), stranger.belongs)).collect();
+    assert_eq!(told, [(name(ONE, "open"), claim(OTHER)), (name(OTHER, "open"), claim(ONE))]);
+    assert_eq!(read(&datanode, ONE), Err(Error::NoReplica));
+    // Put back, they are what they were.
+    swap(&disk, &["open", "sums"]);
+    let (chunk, stamp) = ONE;
+    let report = ReplicaReport { chunk, stamp, length: LENGTH, state: ReplicaState::Returned };
+    assert_eq!(start(&disk, None).replica(chunk), Some(report));
+}
+
+/// A start believes the names of sealed replicas' files, of which there may be millions.
+#[test]
+fn sealed_files_that_were_swapped_give_no_bytes_and_are_told_of_when_they_are_looked_at() {
+    let disk = written(true);
+    swap_sealed(&disk);
+    let mut datanode = start(&disk, None);
+    assert_eq!(read(&datanode, ONE), Err(Error::Corrupt));
+    let (chunk, stamp) = ONE;
+    order(&mut datanode, vec![Order::Verify { chunk, stamp }]);
+    (0..2).for_each(|second| datanode.tick(second * 1_000));
+    assert_eq!(order(&mut datanode, Vec::new()), [Change::Corrupt { chunk, stamp }]);
+    // Put back, they are what they were.
+    swap_sealed(&disk);
+    assert_eq!(read(&start(&disk, None), ONE), Ok(bytes(ONE.0)));
 }
 
 #[test]
 fn swapped_files_are_anothers_bytes_to_who_believes_their_names() {
     let disk = written(true);
-    swap(&disk, &["data", "table"]);
+    swap_sealed(&disk);
     let careless = start(&disk, Some(Fault::ReplicaUnproven));
     assert_eq!(read(&careless, ONE), Ok(bytes(OTHER.0)));
     let disk = written(false);
@@ -132,21 +154,19 @@ fn swapped_files_are_anothers_bytes_to_who_believes_their_names() {
 
 #[test]
 fn bytes_or_checksums_that_were_swapped_alone_dont_agree() {
-    let disk = written(true);
-    swap(&disk, &["data"]);
-    assert_eq!(read(&start(&disk, None), ONE), Err(Error::Corrupt));
     let disk = written(false);
     swap(&disk, &["open"]);
     assert_eq!(start(&disk, None).replica(ONE.0).map(|replica| replica.length), Some(0));
 }
 
 #[test]
-fn replicas_of_another_cluster_dont_count() {
-    for sealed in [true, false] {
-        let disk = written(sealed);
-        let datanode = start_in(CLUSTER + 1, &disk, 2, None);
-        assert_eq!((datanode.replicas().count(), datanode.strangers().len()), (0, 2));
-    }
+fn replicas_of_another_cluster_give_no_bytes() {
+    let datanode = start_in(CLUSTER + 1, &written(false), 2, None);
+    assert_eq!((datanode.replicas().count(), datanode.strangers().len()), (0, 2));
+    let config = Config { unit_bytes: UNIT, ..Config::default() };
+    let (disks, incarnation) = (vec![written(true)], Incarnation(2));
+    let datanode = Datanode::start(config, disks, Identity(1), CLUSTER + 1, incarnation).unwrap();
+    assert_eq!(read(&datanode, ONE), Err(Error::Corrupt));
 }
 
 #[test]
@@ -162,13 +182,6 @@ fn a_sealed_replica_with_another_stamp_names_that() {
         let stamp = datanode.replica(ONE.0).unwrap().stamp;
         assert!(stamp == LATER || stamp == ONE.1 && !done, "{operations}");
         assert_eq!(read(&datanode, (ONE.0, stamp)), Ok(bytes(ONE.0)));
-        // Under its former name it is another.
-        if stamp == LATER {
-            for kind in ["data", "table"] {
-                disk.rename(&name((ONE.0, LATER), kind), &name(ONE, kind)).unwrap();
-            }
-            assert_eq!(start(&disk, None).strangers()[0].belongs, claim((ONE.0, LATER)));
-        }
     }
 }
 
@@ -177,10 +190,12 @@ fn a_sealed_replica_with_another_stamp_names_that() {
 fn nobody_removes_a_strangers_bytes() {
     let (chunk, stamp) = ONE;
     let disk = written(true);
-    swap(&disk, &["data", "table"]);
+    swap_sealed(&disk);
     let mut datanode = start(&disk, None);
     order(&mut datanode, vec![Order::Delete { chunk, stamp }]);
-    assert_eq!(content(&disk, &name(ONE, "data")), bytes(OTHER.0));
+    let aside = format!("{}.strange-1", sealed(ONE));
+    assert_eq!(content_of_sealed(&disk, &aside), bytes(OTHER.0));
+    assert_eq!(datanode.strangers(), []);
     assert_eq!(order(&mut datanode, Vec::new()), [Change::Gone { chunk, stamp }]);
     let source = Source { chunk, stamp, length: LENGTH, nodes: vec![NodeId(7)] };
     order(&mut datanode, vec![Order::Copy(source)]);
@@ -190,39 +205,40 @@ fn nobody_removes_a_strangers_bytes() {
         datanode.on_fetched(fetch.id, Ok(Piece { bytes, sums, visible: LENGTH }));
     }
     assert_eq!(read(&datanode, ONE), Ok(bytes(chunk)));
-    let aside = ["data", "table"].map(|kind| format!("{}.strange-1", name(ONE, kind)));
-    assert_eq!(content(&disk, &aside[0]), bytes(OTHER.0));
     // The copy's own table names its chunk and this cluster, and the other stranger is as it was.
     let mut again = start(&disk, None);
     assert_eq!(read(&again, ONE), Ok(bytes(chunk)));
-    assert_eq!(again.strangers().len(), 1);
+    assert_eq!(read(&again, OTHER), Err(Error::Corrupt));
     order(&mut again, vec![Order::Delete { chunk, stamp }]);
     let mut left = disk.list().unwrap();
     left.sort();
-    let [data, table] = ["data", "table"].map(|kind| name(OTHER, kind));
-    let [aside_data, aside_table] = aside;
-    assert_eq!(left, [aside_data, aside_table, data, table]);
+    assert_eq!(left, [aside, sealed(OTHER)]);
 }
 
 #[test]
-fn a_pipelines_replica_and_a_new_stamp_get_their_names_from_strangers() {
+fn of_two_replicas_of_a_chunk_the_one_that_its_table_proves_counts() {
     let disk = written(true);
-    swap(&disk, &["data", "table"]);
+    // The other replica's file looks like the same chunk's under a later stamp.
+    let at = (ONE.0, LATER);
+    disk.rename(&sealed(OTHER), &sealed(at)).unwrap();
+    let mut datanode = start(&disk, None);
+    assert_eq!(read(&datanode, ONE), Ok(bytes(ONE.0)));
+    let told: Vec<_> = datanode.strangers().iter().map(|stranger| stranger.belongs).collect();
+    assert_eq!(told, [claim(OTHER)]);
+    datanode.seal(ONE.0, LATER, LENGTH).unwrap();
+    assert_eq!(read(&start(&disk, None), at), Ok(bytes(ONE.0)));
+    assert_eq!(content_of_sealed(&disk, &format!("{}.strange-1", sealed(at))), bytes(OTHER.0));
+}
+
+#[test]
+fn a_pipelines_replica_gets_its_names_from_strangers() {
+    let disk = written(false);
+    swap(&disk, &["open", "sums"]);
     let mut datanode = start(&disk, None);
     write(&mut datanode, ONE);
     datanode.seal(ONE.0, ONE.1, LENGTH).unwrap();
     assert_eq!(read(&datanode, ONE), Ok(bytes(ONE.0)));
-    assert_eq!(content(&disk, &format!("{}.strange-1", name(ONE, "data"))), bytes(OTHER.0));
-    // The other stranger has the name that the sealed replica is going to get.
-    let at = (ONE.0, LATER);
-    for kind in ["data", "table"] {
-        disk.rename(&name(OTHER, kind), &name(at, kind)).unwrap();
-    }
-    let mut datanode = start(&disk, None);
-    assert_eq!(read(&datanode, ONE), Ok(bytes(ONE.0)));
-    datanode.seal(ONE.0, LATER, LENGTH).unwrap();
-    assert_eq!(read(&start(&disk, None), at), Ok(bytes(ONE.0)));
-    assert_eq!(content(&disk, &format!("{}.strange-1", name(at, "data"))), bytes(ONE.0));
+    assert_eq!(content(&disk, &format!("{}.strange-1", name(ONE, "open"))), bytes(OTHER.0));
 }
 
 #[test]
@@ -230,13 +246,10 @@ fn a_second_stranger_under_a_name_leaves_the_first_one_be() {
     let disk = written(true);
     for (number, of) in [(1, OTHER), (2, ONE)] {
         let at = (ChunkId(4), Stamp(4));
-        for kind in ["data", "table"] {
-            disk.rename(&name(of, kind), &name(at, kind)).unwrap();
-        }
+        disk.rename(&sealed(of), &sealed(at)).unwrap();
         let mut datanode = start(&disk, None);
-        write(&mut datanode, at);
         order(&mut datanode, vec![Order::Delete { chunk: at.0, stamp: at.1 }]);
-        assert_eq!(content(&disk, &format!("{}.strange-{number}", name(at, "data"))), bytes(of.0));
+        assert_eq!(content_of_sealed(&disk, &format!("{}.strange-{number}", sealed(at))), bytes(of.0));
     }
 }
 
@@ -259,10 +272,9 @@ fn replicas_without_an_identity_count_by_their_names() {
     assert_eq!(read(&datanode, ONE), Ok(bytes(chunk)));
     // With another stamp it gets an identity.
     datanode.seal(chunk, LATER, LENGTH).unwrap();
-    for kind in ["data", "table"] {
-        sealed.rename(&name((chunk, LATER), kind), &name(ONE, kind)).unwrap();
-    }
-    assert_eq!(start(&sealed, None).strangers().len(), 1);
+    let (from, to) = (self::sealed((chunk, LATER)), self::sealed(OTHER));
+    sealed.rename(&from, &to).unwrap();
+    assert_eq!(read(&start(&sealed, None), OTHER), Err(Error::Corrupt));
     let open = SimDisk::default();
     let ends = (1..).map(|unit: u32| (unit * UNIT).min(LENGTH));
     let records: Vec<u8> =
@@ -293,5 +305,69 @@ fn an_open_replicas_synced_bytes_are_proven_after_any_crash() {
         assert_eq!(after.strangers(), [], "{seed}");
         let length = after.replica(ONE.0).map_or(0, |replica| replica.length);
         assert!(length == LENGTH || !synced, "{seed}: {length}");
+    }
+}
+
+/// A version before this one put a sealed replica's table in a file of its own.
+fn splitted() -> SimDisk {
+    let disk = SimDisk::default();
+    let bytes = bytes(ONE.0);
+    let mut table = b"KSUM".to_vec();
+    [2, UNIT, LENGTH].into_iter().for_each(|word| table.extend(word.to_le_bytes()));
+    [CLUSTER, ONE.0.0, ONE.1.0].into_iter().for_each(|number| table.extend(number.to_le_bytes()));
+    bytes.chunks(UNIT as usize).for_each(|unit| table.extend(crc32c::crc32c(unit).to_le_bytes()));
+    table.extend(crc32c::crc32c(&table).to_le_bytes());
+    for (kind, content) in [("data", &bytes[..]), ("table", &table)] {
+        let file = disk.create(&name(ONE, kind)).unwrap();
+        file.write_at(0, content).unwrap();
+        file.sync_data().unwrap();
+    }
+    disk.sync_names().unwrap();
+    disk
+}
+
+#[test]
+fn a_replica_of_two_files_is_whole_wherever_its_joining_or_a_new_stamp_stops() {
+    for (operations, stamp) in (0..12).flat_map(|at| [ONE.1, LATER].map(|stamp| (at, stamp))) {
+        for seed in 0..20 {
+            let disk = splitted();
+            let mut datanode = start(&disk, None);
+            assert_eq!(read(&datanode, ONE), Ok(bytes(ONE.0)));
+            disk.fail_after(operations);
+            if stamp == LATER {
+                let _ = datanode.seal(ONE.0, LATER, LENGTH);
+            } else {
+                // The scrub joins them in its turn.
+                let mut now = 0;
+                while now < 2 * Config::default().scrub_ms && disk.has(&name(ONE, "table")) && !disk.is_off()
+                {
+                    datanode.tick(now);
+                    now += 3_600_000;
+                }
+            }
+            disk.crash(&mut Random(seed));
+            let again = start(&disk, None);
+            let there = again.replica(ONE.0).unwrap();
+            assert_eq!((there.state, there.length), (ReplicaState::Sealed, LENGTH));
+            assert_eq!(read(&again, (ONE.0, there.stamp)), Ok(bytes(ONE.0)), "{operations} {stamp:?} {seed}");
+            assert_eq!(again.strangers(), []);
+        }
+    }
+}
+
+#[test]
+fn a_seal_that_an_earlier_version_left_without_its_name_is_finished() {
+    for (operations, seed) in (0..12).flat_map(|operations| (0..20).map(move |seed| (operations, seed))) {
+        let disk = splitted();
+        disk.rename(&name(ONE, "data"), &name(ONE, "open")).unwrap();
+        disk.sync_names().unwrap();
+        disk.fail_after(operations);
+        let config = Config { unit_bytes: UNIT, ..Config::default() };
+        let (disks, incarnation) = (vec![disk.clone()], Incarnation(2));
+        let _ = Datanode::start(config, disks, Identity(1), CLUSTER, incarnation);
+        disk.crash(&mut Random(seed));
+        let datanode = start(&disk, None);
+        assert_eq!(read(&datanode, ONE), Ok(bytes(ONE.0)), "{operations} {seed}");
+        assert_eq!(disk.list().unwrap(), [sealed(ONE)]);
     }
 }

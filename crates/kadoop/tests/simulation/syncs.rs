@@ -73,6 +73,7 @@ fn written(disk: &SimDisk, synced: u32, fault: Option<Fault>) -> Datanode<SimDis
         datanode.sync(CHUNK, STAMP, synced).unwrap();
     }
     write_of(&mut datanode, CHUNK, synced, LENGTH);
+    datanode.publish(CHUNK, STAMP, LENGTH).unwrap();
     datanode
 }
 

@@ -6,7 +6,7 @@
 //! the old one's place, whose first sync does prove something. It does the same with replicas found
 //! open at a start, since the kernel may have reported the failure to the run before.
 
-use super::{Files, Replica, disk, name};
+use super::{Files, Kind, Replica, disk, name};
 use crate::{
     Config,
     crc32c::crc32c,
@@ -49,19 +49,21 @@ impl Failure {
     }
 }
 
-pub(super) fn sync_bytes<F: DiskFile>(file: &F) -> Result<(), Failure> {
+pub(in crate::datanode) fn sync_bytes<F: DiskFile>(file: &F) -> Result<(), Failure> {
     file.sync_data().map_err(Failure::Bytes)
 }
 
-pub(super) fn sync_names<D: Disk>(disk_: &D) -> Result<(), Failure> {
+pub(in crate::datanode) fn sync_names<D: Disk>(disk_: &D) -> Result<(), Failure> {
     disk_.sync_names().map_err(Failure::Names)
 }
 
 impl<D: Disk> Replica<D> {
     /// Handles a failed sync of its files or names.
     pub fn distrust(&mut self) {
-        if self.state == ReplicaState::Open {
+        if self.state == ReplicaState::Open || self.sealing.is_some() {
             (self.state, self.unsure, self.files) = (ReplicaState::Returned, true, None);
+            // Its seal doesn't count.
+            self.sealing = None;
         }
     }
 
@@ -69,15 +71,29 @@ impl<D: Disk> Replica<D> {
     pub fn reopen(&mut self, disk_: &D) -> io::Result<()> {
         if self.is_closed() {
             let data = disk_.open(&self.file)?;
-            let records = Some(disk_.open(&name(self.chunk, self.stamp, "sums"))?);
+            let kept = self.records_end.is_some();
+            let records = kept.then(|| disk_.open(&name(self.chunk, self.stamp, Kind::Sums))).transpose()?;
             self.files = Some(Files { data, records });
         }
         Ok(())
     }
 
+    /// Writes the records of its checksums to a file, if they are in memory alone.
+    pub fn keep_records(&mut self, disk_: &D, config: &Config) -> Result<(), Error> {
+        if self.records_end.is_some() || self.sums.length == 0 {
+            return Ok(());
+        }
+        self.reopen(disk_).map_err(disk)?;
+        let Some(files) = &mut self.files else { return Ok(()) };
+        files.records = Some(disk_.create(&name(self.chunk, self.stamp, Kind::Sums)).map_err(disk)?);
+        // Their names share a sync.
+        (self.records_end, self.name_synced) = (Some(0), false);
+        self.record(&[], config)
+    }
+
     /// Whether it could close its files for a while: they are open, and no write is under way.
     pub fn can_be_closed(&self) -> bool {
-        self.files.is_some() && self.places.is_empty()
+        self.files.is_some() && self.places.is_empty() && self.sealing.is_none()
     }
 
     /// Syncs and closes the files until the next write. Closing them unsynced would lose the
@@ -92,7 +108,7 @@ impl<D: Disk> Replica<D> {
 
     /// Whether its names may be only in memory.
     pub fn is_nameless(&self) -> bool {
-        self.state == ReplicaState::Open && !self.name_synced
+        (self.state == ReplicaState::Open || self.sealing.is_some()) && !self.name_synced
     }
 
     /// Syncs all applied bytes.
@@ -103,8 +119,14 @@ impl<D: Disk> Replica<D> {
             ReplicaState::Open => {}
         }
         let faults = config.faults;
-        // Files are synced before they are closed.
-        let Some(files) = self.files.clone() else { return Ok(()) };
+        self.keep_records(disk_, config)?;
+        let files = match &self.files {
+            Some(files) => files.clone(),
+            // A seal has put the table behind the bytes, which proves them.
+            None if self.sealing.is_some() => Files { data: disk_.open(&self.file)?, records: None },
+            // Files are synced before they are closed.
+            None => return Ok(()),
+        };
         let done = (|| {
             let records = files.records.as_ref().filter(|_| !faults.has(Fault::SumsNotSynced));
             if let Some(records) = records {
@@ -146,6 +168,9 @@ impl<D: Disk> Replica<D> {
                 file.write_at(copied.into(), &bytes)?;
                 copied += bytes.len() as u32;
             }
+            if self.tabled {
+                file.write_at(copied.into(), &self.sums.table(config.unit_bytes, self.claim(self.stamp)))?;
+            }
             Ok(())
         };
         let data = match self.replace(disk_, &self.file, put) {
@@ -156,12 +181,7 @@ impl<D: Disk> Replica<D> {
             }
             Err(failure) => return Err(failure),
         };
-        if self.tabled {
-            let table = name(self.chunk, self.stamp, "table");
-            let bytes = self.sums.table(config.unit_bytes, self.claim(self.stamp));
-            self.replace(disk_, &table, |file| Ok(file.write_at(0, &bytes)?))?;
-        }
-        self.unsure = false;
+        (self.unsure, self.name_synced) = (false, false);
         Ok(Some(data))
     }
 
@@ -172,7 +192,7 @@ impl<D: Disk> Replica<D> {
         of: &str,
         put: impl FnOnce(&D::File) -> Result<(), Failure>,
     ) -> Result<D::File, Failure> {
-        let anew = name(self.chunk, self.stamp, "anew");
+        let anew = name(self.chunk, self.stamp, Kind::Anew);
         let file = disk_.create(&anew)?;
         let done = put(&file).and_then(|()| sync_bytes(&file)).and_then(|()| Ok(disk_.rename(&anew, of)?));
         if done.is_err() {
@@ -201,39 +221,14 @@ impl<D: Disk> Replica<D> {
 
     /// Shortens the replica: bytes behind the first `sound` ones are lost.
     fn shrink(&mut self, disk_: &D, data: &D::File, sound: u32, config: &Config) -> Result<(), Failure> {
-        if self.tabled {
+        if self.tabled || self.records_end.is_none() {
             self.sums.cut(sound, &[], config.unit_bytes);
         } else {
-            let records = disk_.open(&name(self.chunk, self.stamp, "sums"))?;
+            let records = disk_.open(&name(self.chunk, self.stamp, Kind::Sums))?;
             let proven = provable(data, &records, config.unit_bytes, self.claim(self.stamp))?;
             self.sums = proven.unwrap_or_default();
         }
         (self.published, self.tabled) = (self.published.min(self.sums.length), false);
-        Ok(())
-    }
-
-    /// Gives a replica that lacks only its final name that name.
-    pub(super) fn finish_seal(&mut self, disk_: &D, data: &D::File, config: &Config) -> Result<(), Failure> {
-        let unsure = self.unsure;
-        let renewed = self.renew(disk_, data, config)?;
-        let data = renewed.as_ref().unwrap_or(data);
-        let done = (|| {
-            let table = disk_.open(&name(self.chunk, self.stamp, "table"))?;
-            // If only the process had stopped, and not the machine, the files may be only in
-            // memory.
-            sync_bytes(data)?;
-            sync_bytes(&table)?;
-            sync_names(disk_)?;
-            Ok(self.take_sealed_name(disk_, self.stamp)?)
-        })();
-        self.unsure |= unsure && done.is_err();
-        done
-    }
-
-    pub(super) fn take_sealed_name(&mut self, disk_: &D, stamp: crate::Stamp) -> io::Result<()> {
-        let sealed = name(self.chunk, stamp, "data");
-        disk_.rename(&self.file, &sealed)?;
-        self.file = sealed;
         Ok(())
     }
 }

@@ -41,7 +41,7 @@ impl<D: Disk> Replica<D> {
         config: &Config,
         applied: &mut Vec<u64>,
     ) -> Result<()> {
-        if self.state != ReplicaState::Open {
+        if self.state != ReplicaState::Open || self.sealing.is_some() {
             return Err(Error::NotOpen);
         }
         if bytes.is_empty() {
@@ -73,7 +73,7 @@ impl<D: Disk> Replica<D> {
         length: usize,
         config: &Config,
     ) -> Result<Option<Place<D::File>>> {
-        if self.state != ReplicaState::Open {
+        if self.state != ReplicaState::Open || self.sealing.is_some() {
             return Err(Error::NotOpen);
         }
         let unit = config.unit_bytes;
@@ -103,21 +103,15 @@ impl<D: Disk> Replica<D> {
     ///
     /// # Errors
     /// NoReplica: the place was another replica's. NotOpen: its bytes don't count.
-    pub fn leave(&mut self, offset: u32, id: u64, file: &D::File) -> Result<()> {
+    pub fn leave(&mut self, offset: u32, id: u64) -> Result<()> {
         if self.places.get(&offset).is_none_or(|(of, _)| *of != id) {
             return Err(Error::NoReplica);
         }
         self.places.remove(&offset);
-        match self.state {
-            ReplicaState::Open => Ok(()),
-            // The seal has cut the file already. If this cut fails, bytes behind the end count for
-            // nothing.
-            ReplicaState::Sealed => {
-                let _ = file.set_length(self.sums.length.into());
-                Err(Error::NotOpen)
-            }
-            ReplicaState::Returned => Err(Error::NotOpen),
+        if self.state != ReplicaState::Open || self.sealing.is_some() {
+            return Err(Error::NotOpen);
         }
+        Ok(())
     }
 
     /// Applies bytes that are already in the file, or holds them until the bytes before have
@@ -190,23 +184,26 @@ impl<D: Disk> Replica<D> {
         Ok(())
     }
 
-    /// Appends to the file of checksums. The first records follow their head.
-    fn record(&mut self, more: &[u8], config: &Config) -> Result<()> {
+    /// Appends to the file of checksums, unless they are in memory alone. The first records follow
+    /// their head.
+    pub(super) fn record(&mut self, more: &[u8], config: &Config) -> Result<()> {
+        let Some(end) = self.records_end else { return Ok(()) };
         let Some(records) = self.open_files()?.records.clone() else { return Ok(()) };
         let unit = config.unit_bytes;
-        if self.records_end == 0 {
-            let first = [&self.claim(self.stamp).records_head(unit)[..], more].concat();
+        if end == 0 {
+            let first =
+                [&self.claim(self.stamp).records_head(unit)[..], &self.sums.records(unit), more].concat();
             records.write_at(0, &first).map_err(disk)?;
-            self.records_end = first.len() as u64;
+            self.records_end = Some(first.len() as u64);
             return Ok(());
         }
         let at = if config.faults.has(Fault::SumsInPlace) {
             RECORDS_HEAD_BYTES as u64 + u64::from(self.sums.length / unit) * 8
         } else {
-            self.records_end
+            end
         };
         records.write_at(at, more).map_err(disk)?;
-        self.records_end += more.len() as u64;
+        self.records_end = Some(end + more.len() as u64);
         Ok(())
     }
 }

@@ -174,10 +174,15 @@ pub(super) fn run(shared: &Shared, mut namenode: Namenode) {
 /// outside the lock.
 fn obey(shared: &Shared, incarnation: Incarnation, orders: Vec<Order>) {
     for order in orders {
-        if let Order::Seal { chunk, .. } = order {
+        if let Order::Seal { chunk, stamp, length } = order {
             // A replica that couldn't be synced can't be sealed. The next round's fence reports
             // that.
             let _ = shared.noted(shared.sync_ahead(chunk));
+            let _ = shared.noted(shared.seal(|core| match core.incarnation() == incarnation {
+                true => core.begin_seal(chunk, stamp, length),
+                false => Ok(None),
+            }));
+            continue;
         }
         shared.change(|core| {
             // After the loss of a directory, these are orders to an earlier run.

@@ -81,8 +81,7 @@ impl wire::KadoopDatanodeV1Service for Chunks {
 
     fn dn_seal(&self, _: &Request, of: wire::KdUpto) -> Answered<wire::KdTold> {
         self.upto(Procedure::Seal, of, |chunk, stamp, length| {
-            self.0.sync_ahead(chunk)?;
-            self.0.change(|core| core.seal(chunk, stamp, length))
+            self.0.seal(|core| core.begin_seal(chunk, stamp, length))
         })
     }
 

@@ -7,6 +7,7 @@ use super::shared::Shared;
 use crate::{
     ChunkId, Stamp,
     error::{Error, Result as Judged},
+    messages::Order,
     service::{
         descriptors::Descriptors,
         home::random,
@@ -18,6 +19,7 @@ use crate::{
 };
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
+    fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create},
     io::Errno,
     net::{Shutdown, SocketFlags, accept_with, bind, listen, shutdown, sockopt::socket_peercred},
     process::geteuid,
@@ -28,7 +30,7 @@ use std::{
     io,
     os::{
         fd::OwnedFd,
-        unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _},
+        unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, PermissionsExt as _},
     },
     path::{Path, PathBuf},
     sync::Arc,
@@ -267,10 +269,33 @@ impl Desk {
         }
         let witness = self.shared.witness(&wanted, Procedure::Borrow, Right::Read);
         witness.map_err(|_| Error::Unauthenticated)?.allowed?;
-        // The lock excludes renames and deletions until the files are open.
+        // The lock excludes renames and deletions until the file is open.
         let core = self.shared.read();
-        let (disk, names) = core.sealed(ChunkId(wanted.chunk), Stamp(wanted.stamp))?;
-        let [data, table] = names.map(|name| disk.open_to_read(&name).map_err(|_| Error::Disk));
-        Ok(Lent { data: data?, table: table? })
+        let (chunk, stamp) = (ChunkId(wanted.chunk), Stamp(wanted.stamp));
+        let (disk, file, table) = match core.sealed(chunk, stamp) {
+            Err(error) => {
+                drop(core);
+                if error == Error::Corrupt {
+                    // The reader goes elsewhere, and needn't report it.
+                    self.shared.change(|core| core.obey(Order::Verify { chunk, stamp }));
+                }
+                return Err(error);
+            }
+            sealed => sealed?,
+        };
+        let data = disk.open_to_read(&file).map_err(|_| Error::Disk)?;
+        drop(core);
+        Ok(Lent { data, table: in_memory(&table).map_err(|_| Error::Disk)? })
     }
+}
+
+/// A file of these bytes that has no name. Earlier versions had tables in files of their own, and
+/// programs still get them so.
+fn in_memory(bytes: &[u8]) -> io::Result<fs::File> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let file = fs::File::from(memfd_create("kadoop-table", flags)?);
+    // The reader begins where this descriptor stands.
+    file.write_all_at(bytes, 0)?;
+    fcntl_add_seals(&file, SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL)?;
+    Ok(file)
 }

@@ -7,8 +7,8 @@ use super::{
 };
 use crate::{
     ChunkId, Config, Identity, Millis, NodeId, Stamp,
-    datanode::{Datanode, Fetch},
-    disk::{DiskFile, RealDisk},
+    datanode::{Datanode, Fetch, Sealing},
+    disk::{DiskFile, Grouped, RealDisk},
     error::{Error, Result},
     service::{
         Host,
@@ -184,6 +184,20 @@ impl Shared {
         }
         self.change(|core| core.distrust(chunk));
         Err(Error::Disk)
+    }
+
+    /// Ends a seal that `begin` begins. Its syncs block no other caller.
+    pub(super) fn seal(
+        &self,
+        begin: impl FnOnce(&mut Datanode<RealDisk>) -> Result<Option<Sealing<Grouped<RealDisk>>>>,
+    ) -> Result<()> {
+        match self.change(begin)? {
+            None => Ok(()),
+            Some(sealing) => {
+                let synced = sealing.sync();
+                self.change(|core| core.finish_seal(synced))
+            }
+        }
     }
 
     /// Records a call's result: a disk's error makes all directories suspicious.

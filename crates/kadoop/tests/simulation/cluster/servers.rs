@@ -2,7 +2,7 @@
 
 use super::{
     network::{Host, NAMENODE, Reply, Request},
-    world::{CLUSTER, Event, NODES, Placing, Then, World, config},
+    world::{CLUSTER, Event, NODES, Placing, SealStep, Then, World, config},
 };
 use crate::namespace::someone;
 use strait_kadoop::{
@@ -92,7 +92,17 @@ impl World {
             Request::Probe(member) => Reply::Done(node.probe(member)),
             Request::Publish { chunk, stamp, length } => Reply::Done(node.publish(chunk, stamp, length)),
             Request::Sync { chunk, stamp, length } => Reply::Done(node.sync(chunk, stamp, length)),
-            Request::Seal { chunk, stamp, length } => Reply::Done(node.seal(chunk, stamp, length)),
+            Request::Seal { chunk, stamp, length } => match node.begin_seal(chunk, stamp, length) {
+                Ok(Some(sealing)) => {
+                    this.last_caller += 1;
+                    let caller = this.last_caller;
+                    this.held.insert(caller, (id, hop));
+                    this.sealing.insert(caller, SealStep::Begun(sealing));
+                    self.on_sealing(host, caller);
+                    return None;
+                }
+                sealed => Reply::Done(sealed.map(drop)),
+            },
             Request::Read(read) => {
                 let (piece, digested) = (node.read(&read), node.digest(&clipped(&read, &self.config)));
                 if !agree(&read, &piece, &digested) {
@@ -125,6 +135,31 @@ impl World {
                     }
                     return self.settle(host);
                 }
+            }
+        }
+    }
+
+    /// Syncs a seal, and then tells the datanode, with pauses as in [`World::on_placing`].
+    pub fn on_sealing(&mut self, host: Host, caller: u64) {
+        loop {
+            if self.random.one_in(4) {
+                let pause = self.random.below(1_500);
+                return self.at(self.now + pause, Event::Seal(host, self.lives[host], caller));
+            }
+            let this = &mut self.nodes[host - 1];
+            match this.sealing.remove(&caller) {
+                Some(SealStep::Begun(sealing)) => {
+                    this.sealing.insert(caller, SealStep::Synced(sealing.sync()));
+                }
+                Some(SealStep::Synced(synced)) => {
+                    let Some(node) = &mut this.running else { return };
+                    let result = node.finish_seal(synced);
+                    if let Some((id, hop)) = this.held.remove(&caller) {
+                        self.reply(id, hop, Reply::Done(result));
+                    }
+                    return self.settle(host);
+                }
+                None => return,
             }
         }
     }

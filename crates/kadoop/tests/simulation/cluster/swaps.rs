@@ -2,10 +2,11 @@
 
 use super::{
     moments::Moment,
+    trouble::sealed_name,
     world::{Event, NODES, World},
 };
 use crate::random::Random;
-use strait_kadoop::{Millis, messages::ReplicaReport};
+use strait_kadoop::Millis;
 
 /// Longest pause between two swaps.
 const PAUSE_MS: Millis = 6_000;
@@ -22,10 +23,6 @@ impl Swaps {
         let come = random.one_in(4);
         Self { random, come }
     }
-}
-
-fn names(of: &ReplicaReport) -> [String; 2] {
-    ["data", "table"].map(|kind| format!("{:016x}_{:016x}.{kind}", of.chunk.0, of.stamp.0))
 }
 
 impl World {
@@ -51,9 +48,8 @@ impl World {
         let replicas = self.sealed_on(node);
         let mut spare = replicas.into_iter().filter(|replica| self.can_be_damaged(node, *replica));
         let (Some(one), Some(other)) = (spare.next(), spare.next()) else { return };
-        let names = [names(&one), names(&other)];
-        let disk =
-            self.nodes[node].disks.iter().find(|disk| names.iter().flatten().all(|name| disk.has(name)));
+        let names = [sealed_name(&one), sealed_name(&other)];
+        let disk = self.nodes[node].disks.iter().find(|disk| names.iter().all(|name| disk.has(name)));
         let Some(disk) = disk.filter(|disk| disk.has_synced_names()).cloned() else { return };
         if self.trace {
             eprintln!("{:>7} swap: {one:?} and {other:?} of datanode {}", self.now, node + 1);
@@ -61,6 +57,6 @@ impl World {
         self.rotten.extend([one.chunk, other.chunk]);
         self.end_process(node + 1);
         let [one, other] = names;
-        one.iter().zip(&other).for_each(|(one, other)| disk.swap(one, other));
+        disk.swap(&one, &other);
     }
 }

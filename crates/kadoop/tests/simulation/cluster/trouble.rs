@@ -15,6 +15,11 @@ use strait_kadoop::{
 /// Number of kinds; a run has some of them.
 const KINDS: u64 = 14;
 
+/// The name of a sealed replica's file.
+pub fn sealed_name(of: &ReplicaReport) -> String {
+    format!("{:016x}_{:016x}_{:08x}.data", of.chunk.0, of.stamp.0, of.length)
+}
+
 impl World {
     pub fn trouble(&mut self) {
         if self.healed {
@@ -225,7 +230,7 @@ impl World {
     }
 
     pub fn damage(&mut self, node: usize, replica: ReplicaReport, how: impl Fn(&SimDisk, &str)) {
-        let name = format!("{:016x}_{:016x}.data", replica.chunk.0, replica.stamp.0);
+        let name = sealed_name(&replica);
         self.rotten.insert(replica.chunk);
         self.nodes[node].disks.iter().filter(|disk| disk.has(&name)).for_each(|disk| how(disk, &name));
     }

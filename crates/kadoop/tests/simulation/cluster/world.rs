@@ -22,8 +22,8 @@ use std::{
 use strait_kadoop::{
     ChunkId, Config, Identity, Incarnation, Millis, NodeId,
     client::{Budget, CallId, Unbounded},
-    datanode::{Datanode, Place, Placed},
-    disk::DiskFile as _,
+    datanode::{Datanode, Place, Placed, Sealing, Synced},
+    disk::{DiskFile as _, Grouped},
     faults::{Fault, Faults},
     log::Journal,
     messages::{Heartbeat, Read, Write},
@@ -56,8 +56,9 @@ pub enum Event {
     Step(Host, u64),
     Wake(Host, u64),
     Renew(Host, u64),
-    /// A datanode continues a write whose bytes are being put in their place.
+    /// A datanode continues a write whose bytes are being put in their place, or a seal.
     Place(Host, u64, u64),
+    Seal(Host, u64, u64),
     Restart(Host),
     Mend(usize, usize),
     Trouble,
@@ -94,7 +95,13 @@ pub enum Then {
 /// The step that a write in its place has reached.
 pub enum Placing {
     Given(Place<SimFile>),
-    Filled(Placed<SimFile>),
+    Filled(Placed),
+}
+
+/// The step that a seal has reached.
+pub enum SealStep {
+    Begun(Sealing<Grouped<SimDisk>>),
+    Synced(Synced),
 }
 
 pub struct Node {
@@ -106,6 +113,8 @@ pub struct Node {
     pub held: BTreeMap<u64, (u64, usize)>,
     /// Writes whose bytes are being put in their place, by caller.
     pub placing: BTreeMap<u64, (Write, Placing)>,
+    /// Seals under way, by caller.
+    pub sealing: BTreeMap<u64, SealStep>,
     pub last_caller: u64,
     pub beating: bool,
     pub incarnation: Incarnation,
@@ -212,6 +221,7 @@ impl World {
             running: None,
             held: BTreeMap::new(),
             placing: BTreeMap::new(),
+            sealing: BTreeMap::new(),
             last_caller: 0,
             beating: false,
             incarnation: Incarnation(0),
@@ -315,8 +325,10 @@ impl World {
             | Event::Wake(host, life)
             | Event::Renew(host, life)
             | Event::Place(host, life, _)
+            | Event::Seal(host, life, _)
                 if self.lives[host] != life => {}
             Event::Place(host, _, caller) => self.on_placing(host, caller),
+            Event::Seal(host, _, caller) => self.on_sealing(host, caller),
             Event::Tick(host, life) => match self.stalled(host) {
                 Some(until) => self.at(until, Event::Tick(host, life)),
                 None => self.on_tick(host),
@@ -480,6 +492,7 @@ impl World {
             (node.running, node.incarnation) = (None, Incarnation(0));
             node.held.clear();
             node.placing.clear();
+            node.sealing.clear();
         } else {
             self.crash_client(host);
         }

@@ -1,0 +1,173 @@
+//! Seals of replicas, and new stamps of sealed ones.
+
+use super::{
+    Datanode, Failure, Kept, Replica, Sealed, disk_of,
+    replica::{Begun, Sealing, Synced},
+};
+use crate::{
+    ChunkId, Stamp,
+    disk::{Disk, Grouped},
+    error::{Error, Result},
+    faults::Fault,
+    messages::Change,
+};
+
+impl<D: Disk + Clone> Datanode<D> {
+    /// Seals the replica at `length`, on disk. Not even a namenode's order changes a sealed
+    /// replica's bytes.
+    ///
+    /// # Errors
+    /// StaleStamp, NoReplica, NotOpen (sealed at another length), BeyondEnd, Busy (another seal of it
+    /// is under way), Disk.
+    pub fn seal(&mut self, chunk: ChunkId, stamp: Stamp, length: u32) -> Result<()> {
+        match self.begin_seal(chunk, stamp, length)? {
+            Some(sealing) => self.finish_seal(sealing.sync()),
+            None => Ok(()),
+        }
+    }
+
+    /// As [`Datanode::seal`], but the most usual kind of a seal needs syncs after it, without the
+    /// datanode's lock. None: it is done.
+    ///
+    /// # Errors
+    /// As [`Datanode::seal`].
+    pub fn begin_seal(
+        &mut self,
+        chunk: ChunkId,
+        stamp: Stamp,
+        length: u32,
+    ) -> Result<Option<Sealing<Grouped<D>>>> {
+        self.demand_stamp(chunk, stamp)?;
+        self.make_way(chunk)?;
+        match self.replicas.get_mut(&chunk).ok_or(Error::NoReplica)? {
+            Kept::Sealed(sealed) => {
+                let sealed = *sealed;
+                if length != sealed.length && !self.config.faults.has(Fault::SealedCut) {
+                    return Err(Error::NotOpen);
+                }
+                self.restamp(chunk, sealed, stamp, length)?;
+                Ok(None)
+            }
+            Kept::Live(replica) => {
+                let held = replica.refuse_held();
+                self.settled.extend(held.into_iter().map(|caller| (caller, Err(Error::NotOpen))));
+                self.begin_live(chunk, stamp, length)
+            }
+        }
+    }
+
+    fn begin_live(
+        &mut self,
+        chunk: ChunkId,
+        stamp: Stamp,
+        length: u32,
+    ) -> Result<Option<Sealing<Grouped<D>>>> {
+        self.seals += 1;
+        let Some(Kept::Live(replica)) = self.replicas.get_mut(&chunk) else { return Err(Error::NoReplica) };
+        let (index, own) = (replica.directory.into(), replica.stamp);
+        let directory = disk_of(&self.directories, index)?;
+        let begun = replica.begin_seal(directory, (self.seals, stamp, length), &self.config);
+        let disk = directory.clone();
+        // The seal may have replaced the file.
+        let old = self.open.close((chunk, own));
+        self.discard(old.map(|old| old.data));
+        match begun {
+            Ok(Begun::Unsynced(data)) => {
+                let (id, faults) = (self.seals, self.config.faults);
+                Ok(Some(Sealing { chunk, stamp, id, data, disk, faults }))
+            }
+            Ok(Begun::Sealed(sealed)) => {
+                self.settle_seal(chunk, Ok(sealed), index)?;
+                // A replica that was sealed before a crash keeps its stamp at first.
+                if sealed.stamp != stamp {
+                    self.restamp(chunk, sealed, stamp, length)?
+                }
+                Ok(None)
+            }
+            Err(failure) => self.settle_seal(chunk, Err(failure), index).map(|()| None),
+        }
+    }
+
+    /// Ends a seal after its syncs.
+    ///
+    /// # Errors
+    /// As [`Datanode::seal`].
+    pub fn finish_seal(&mut self, synced: Synced) -> Result<()> {
+        let chunk = synced.chunk;
+        let Some(Kept::Live(replica)) = self.replicas.get_mut(&chunk) else { return Err(Error::NoReplica) };
+        // A failed sync meanwhile has ended it, or the replica is another one by now.
+        if !replica.is_sealing(synced.id) {
+            return Err(Error::NotOpen);
+        }
+        let index = replica.directory.into();
+        let sealed = replica.finish_seal(disk_of(&self.directories, index)?, synced, &self.config);
+        self.settle_seal(chunk, sealed, index)
+    }
+
+    fn settle_seal(
+        &mut self,
+        chunk: ChunkId,
+        sealed: Result<Sealed, Failure>,
+        directory: usize,
+    ) -> Result<()> {
+        if let Ok(sealed) = &sealed {
+            self.put_sealed(chunk, *sealed);
+        } else if let Err(Failure::Refused(Error::Corrupt)) = &sealed {
+            // Report that it has lost bytes, and can't be sealed at that length any more.
+            self.changes.extend(self.replica(chunk).map(Change::Has));
+        }
+        self.settle_sync(directory, sealed).map(drop)
+    }
+
+    /// Puts a sealed replica in the place of the open one, and reports it.
+    pub(super) fn put_sealed(&mut self, chunk: ChunkId, sealed: Sealed) {
+        let before = self.replicas.insert(chunk, Kept::Sealed(sealed));
+        if let Some(Kept::Live(replica)) = before
+            && replica.fenced > sealed.stamp
+        {
+            self.remember_fence(chunk, replica.fenced);
+        }
+        self.changes.push(Change::Has(sealed.report(chunk)));
+    }
+
+    /// Gives a sealed replica a stamp.
+    fn restamp(&mut self, chunk: ChunkId, sealed: Sealed, stamp: Stamp, length: u32) -> Result<()> {
+        let directory = usize::from(sealed.directory);
+        if stamp == sealed.stamp && length == sealed.length {
+            self.changes.push(Change::Has(sealed.report(chunk)));
+            return Ok(());
+        }
+        let opened = self.opened(chunk, &sealed)?;
+        if length != sealed.length {
+            return self.cut_sealed(chunk, sealed, stamp, length);
+        }
+        let (claim, disk) = (self.claim(chunk, sealed.stamp), disk_of(&self.directories, directory)?);
+        let after = sealed.restamp(disk, &opened, (claim, stamp), &self.config);
+        let old = self.open.close((chunk, sealed.stamp));
+        self.discard(old.map(|old| old.data));
+        self.settle_seal(chunk, after, directory)
+    }
+
+    /// Cuts a sealed replica, as only a planted fault does.
+    fn cut_sealed(&mut self, chunk: ChunkId, sealed: Sealed, stamp: Stamp, length: u32) -> Result<()> {
+        let sums = self.opened(chunk, &sealed)?.sums;
+        let replica = Replica::unsealed(self.claim(chunk, sealed.stamp), &sealed, &sums);
+        self.replicas.insert(chunk, Kept::Live(Box::new(replica)));
+        self.begin_live(chunk, stamp, length).map(drop)
+    }
+
+    /// Joins the files of a replica that an earlier version sealed.
+    pub(super) fn join_files(&mut self, chunk: ChunkId) {
+        let Some(Kept::Sealed(sealed)) = self.replicas.get(&chunk) else { return };
+        let sealed = *sealed;
+        let directory = usize::from(sealed.directory);
+        let Ok(disk) = disk_of(&self.directories, directory) else { return };
+        let Ok(opened) = self.opened(chunk, &sealed) else { return };
+        let claim = self.claim(chunk, sealed.stamp);
+        let joined = sealed.restamp(disk, &opened, (claim, sealed.stamp), &self.config);
+        // A failure leaves it as it was.
+        if let Ok(joined) = self.settle_sync(directory, joined) {
+            self.replicas.insert(chunk, Kept::Sealed(joined));
+        }
+    }
+}
