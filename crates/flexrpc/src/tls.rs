@@ -79,7 +79,7 @@ impl ServerTls {
         };
         let (chain, key) = identity.read()?;
         let mut config =
-            builder.with_single_cert(chain, key).map_err(|problem| error(&identity.certificate, &problem))?;
+            builder.with_single_cert(chain, key).map_err(|problem| identity.refused(&problem))?;
         // Clients pool their handles, so a client that reconnects resumes once.
         config.send_tls13_tickets = 1;
         Ok(Self { config: Arc::new(config), certified: callers.is_some() })
@@ -111,7 +111,7 @@ impl ClientTls {
             Some(identity) => {
                 let (chain, key) = identity.read()?;
                 let made = builder.with_client_auth_cert(chain, key);
-                made.map_err(|problem| error(&identity.certificate, &problem))?
+                made.map_err(|problem| identity.refused(&problem))?
             }
         };
         Ok(Self { config: Arc::new(config), name: None })
@@ -134,6 +134,16 @@ impl Identity {
         let chain = certificates(&self.certificate)?;
         let key = PrivateKeyDer::from_pem_file(&self.key).map_err(|problem| error(&self.key, &problem))?;
         Ok((chain, key))
+    }
+
+    fn refused(&self, problem: &rustls::Error) -> TlsError {
+        match problem {
+            rustls::Error::InconsistentKeys(_) => {
+                let of = self.certificate.display();
+                error(&self.key, &format!("it isn't the key of the certificate in {of}"))
+            }
+            problem => error(&self.certificate, problem),
+        }
     }
 }
 

@@ -526,8 +526,11 @@ fn files_that_are_no_good_are_named() {
     assert_eq!(with(&missing, key).path, missing);
     assert_eq!(with(&empty, key).problem, "no PEM certificate in it");
     assert_eq!(with(certificate, &missing).path, missing);
-    // The key belongs to another certificate.
-    assert_eq!(with(certificate, &Certified::new().identity.key).path, *certificate);
+    let other = Certified::new();
+    let others = &other.identity.key;
+    let mixed = with(certificate, others);
+    assert_eq!(mixed.path, *others);
+    assert!(mixed.problem.ends_with(&certificate.display().to_string()), "{mixed}");
     let roots = ClientTls::load(&Trust::Authorities(empty.clone()), None).unwrap_err();
     assert!(roots.to_string().contains("empty.pem"), "{roots}");
 }

@@ -4,7 +4,7 @@ use crate::closed::Closed;
 use crate::config::{Access, Config, ConfiguredStore, Limits};
 use crate::handles::{Handle, Handles, Room};
 use crate::logins::{Logins, Refusal};
-use crate::peer::{Origin, Peer};
+use crate::peer::{Origin, Peer, overflow_user};
 use crate::random::random;
 use crate::retry::{Mutations, Remembered};
 use crate::shares::{Share, Shares};
@@ -64,7 +64,7 @@ pub enum Uninvited {
     /// The client's socket belongs to another local user than the gateway.
     OtherUser(u32),
     /// The kernel names no user for the client's socket: it comes by way of a container or another
-    /// host, or has closed its socket.
+    /// host, has closed its socket, or its user has no number here.
     UnknownUser,
 }
 
@@ -76,7 +76,11 @@ impl fmt::Display for Uninvited {
                     .write_str("this gateway requires a login; give a user and a password (--user NAME)");
             }
             Self::OtherUser(user) => format!("belongs to user id {user}"),
-            Self::UnknownUser => "has no user that this host's kernel knows".to_owned(),
+            Self::UnknownUser => format!(
+                "comes from no user that the kernel tells: its socket is closed or in another network \
+                 namespace, or belongs to user id {}, which also stands for users of other namespaces",
+                overflow_user()
+            ),
         };
         let own = own_user();
         write!(

@@ -9,13 +9,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::crypto::ring::default_provider;
-use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
 use tokio_rustls::rustls::pki_types::{
     CertificateDer, CertificateRevocationListDer, PrivateKeyDer, UnixTime,
 };
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::server::danger::ClientCertVerifier;
-use tokio_rustls::rustls::{RootCertStore, ServerConfig};
+use tokio_rustls::rustls::{self, RootCertStore, ServerConfig};
 use x509_parser::extensions::GeneralName;
 
 /// Paths of the operator's TLS files, all PEM.
@@ -146,13 +146,14 @@ fn modified(files: &TlsFiles) -> Vec<Option<SystemTime>> {
 
 fn read(files: &TlsFiles) -> Result<Current, Problem> {
     let modified = modified(files);
-    let chain = certificates(&files.certificate)?;
+    let chain = certificates("TLS certificate", &files.certificate)?;
     let shown = files.key.display();
     let metadata = std::fs::metadata(&files.key).map_err(|e| format!("TLS key {shown}: {e}"))?;
     if metadata.mode() & 0o077 != 0 {
         return Err(format!("TLS key {shown}: others may read it; run `chmod 600 {shown}`"));
     }
-    let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|e| format!("TLS key {shown}: {e}"))?;
+    let key =
+        PrivateKeyDer::from_pem_file(&files.key).map_err(|e| format!("TLS key {shown}: {}", described(e)))?;
     let provider = Arc::new(default_provider());
     let versions = ServerConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
@@ -161,15 +162,15 @@ fn read(files: &TlsFiles) -> Result<Current, Problem> {
         None => None,
         Some(path) => {
             let mut roots = RootCertStore::empty();
-            for root in certificates(path)? {
-                roots.add(root).map_err(|e| format!("client CA {}: {e}", path.display()))?;
+            for root in certificates("--tls-client-ca", path)? {
+                roots.add(root).map_err(|e| format!("--tls-client-ca {}: {e}", path.display()))?;
             }
             let lists = files.client_crl.as_deref().map(revocations).transpose()?.unwrap_or_default();
             let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
                 .with_crls(lists)
                 .only_check_end_entity_revocation()
                 .build()
-                .map_err(|e| format!("client CA {}: {e}", path.display()))?;
+                .map_err(|e| format!("--tls-client-ca {}: {e}", path.display()))?;
             Some(verifier)
         }
     };
@@ -179,9 +180,15 @@ fn read(files: &TlsFiles) -> Result<Current, Problem> {
     };
     let certificate = facts(&chain)
         .ok_or_else(|| format!("certificate {}: not an X.509 certificate", files.certificate.display()))?;
-    let config = asking
-        .with_single_cert(chain, key)
-        .map_err(|e| format!("TLS certificate {} with key {shown}: {e}", files.certificate.display()))?;
+    let config = asking.with_single_cert(chain, key).map_err(|e| {
+        let certificate = files.certificate.display();
+        match e {
+            rustls::Error::InconsistentKeys(_) => {
+                format!("TLS key {shown}: it isn't the key of the certificate in {certificate}")
+            }
+            e => format!("TLS certificate {certificate} with key {shown}: {e}"),
+        }
+    })?;
     Ok(Current { acceptor: TlsAcceptor::from(Arc::new(config)), verifier, certificate, modified })
 }
 
@@ -206,19 +213,28 @@ fn name(name: &GeneralName<'_>) -> Option<String> {
 }
 
 fn revocations(path: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>, Problem> {
-    let problem = |e: &dyn std::fmt::Display| format!("revocation list {}: {e}", path.display());
-    let all = CertificateRevocationListDer::pem_file_iter(path).map_err(|e| problem(&e))?;
-    match all.collect::<Result<Vec<_>, _>>() {
-        Ok(all) if all.is_empty() => Err(problem(&"no PEM list (X509 CRL) in it")),
-        all => all.map_err(|e| problem(&e)),
+    let problem = |why: String| format!("--tls-client-crl {}: {why}", path.display());
+    let all =
+        CertificateRevocationListDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    match all {
+        Ok(all) if all.is_empty() => Err(problem("no PEM list (X509 CRL) in it".to_owned())),
+        all => all.map_err(|e| problem(described(e))),
     }
 }
 
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Problem> {
-    let problem = |e: &dyn std::fmt::Display| format!("certificate {}: {e}", path.display());
-    let all: Result<Vec<_>, _> = CertificateDer::pem_file_iter(path).map_err(|e| problem(&e))?.collect();
+fn certificates(named: &str, path: &Path) -> Result<Vec<CertificateDer<'static>>, Problem> {
+    let problem = |why: String| format!("{named} {}: {why}", path.display());
+    let all = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     match all {
-        Ok(all) if all.is_empty() => Err(problem(&"no PEM certificate in it")),
-        all => all.map_err(|e| problem(&e)),
+        Ok(all) if all.is_empty() => Err(problem("no PEM certificate in it".to_owned())),
+        all => all.map_err(|e| problem(described(e))),
+    }
+}
+
+/// The reason; the parser's own text says "I/O error" of every file that can't be read.
+fn described(error: pem::Error) -> String {
+    match error {
+        pem::Error::Io(error) => error.to_string(),
+        error => error.to_string(),
     }
 }

@@ -55,6 +55,11 @@ impl Scheme {
 }
 
 impl Scheme {
+    /// The scheme of this name, in upper or lower case (RFC 3986, 3.1).
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(own, _)| own.eq_ignore_ascii_case(name)).map(|(_, scheme)| *scheme)
+    }
+
     /// Whether a server of this kind has several stores, which its URIs name.
     pub fn has_stores(self) -> bool {
         match self {
@@ -91,21 +96,23 @@ pub struct OpenOptions {
 impl StoreUri {
     /// Parses `text`.
     ///
+    /// # Errors
     /// InvalidArgument, naming the known schemes, if it isn't a URI of one of them.
-    /// URI of one of them.
     pub fn parse(text: &str) -> Result<Self> {
         let refuse = |why: String| fail(ErrorKind::InvalidArgument, why);
-        if text
-            .split_once("//")
-            .is_some_and(|(_, rest)| rest.split('/').next().is_some_and(|at| at.contains('@')))
+        if let Some((scheme, rest)) = text.split_once("//")
+            && rest.split('/').next().is_some_and(|at| at.contains('@'))
         {
-            // The message doesn't repeat the URI, which may hold a password.
-            return refuse("a URI names no user; log in with --user".to_owned());
+            // The message leaves the user out, which may come with a password. With a further @ it
+            // isn't certain where that ends.
+            let place = rest.split_once('@').map(|(_, place)| place).filter(|place| !place.contains('@'));
+            let shown = format!("{scheme}//…@{}", place.unwrap_or("…"));
+            return refuse(format!("{shown}: a URI names no user; log in with --user"));
         }
         let Some((scheme, rest)) = text.split_once(':') else {
             return refuse(format!("{text}: not a URI; give one such as {}", examples()));
         };
-        let Some((_, scheme)) = Scheme::ALL.iter().find(|(name, _)| *name == scheme) else {
+        let Some(scheme) = Scheme::named(scheme) else {
             let host_alone =
                 !rest.starts_with("//") && rest.starts_with(|first: char| first.is_ascii_digit());
             return refuse(match host_alone {
@@ -121,12 +128,20 @@ impl StoreUri {
             None => ("", rest),
             Some(rest) => rest.split_at(rest.find('/').unwrap_or(rest.len())),
         };
+        if scheme.has_ports() && authority.is_empty() {
+            let meant = path.trim_start_matches('/');
+            if let Ok((_, Some(_))) = host_and_port(meant.split('/').next().unwrap_or_default()) {
+                return refuse(format!(
+                    "{text}: two slashes stand before the host; write {scheme}://{meant}"
+                ));
+            }
+        }
         let (gateway_store, path) = match scheme.has_stores() {
             true => store_and_path(path).map_err(|error| error.at("parse", text))?,
             false => (None, Cow::Borrowed(path)),
         };
         let path = if path.is_empty() { StorePath::root() } else { StorePath::parse(&path)? };
-        let uri = Self { scheme: *scheme, authority: authority.to_owned(), gateway_store, path };
+        let uri = Self { scheme, authority: authority.to_owned(), gateway_store, path };
         match uri.scheme {
             Scheme::File if !["", "localhost"].contains(&authority) => {
                 refuse(format!("{text}: a file: URI has no host; write file:///{authority}{}", uri.path))
@@ -388,5 +403,35 @@ mod tests {
         }
         let message = StoreUri::parse("gopher://x/").unwrap_err().to_string();
         assert!(message.contains("gopher") && message.contains("strait://"), "{message}");
+    }
+
+    #[test]
+    fn a_scheme_may_be_in_upper_case() {
+        let uri = StoreUri::parse("STRAIT://gw/x").unwrap();
+        assert_eq!(uri.to_string(), "strait://gw/x");
+        assert_eq!(StoreUri::parse("File:///x").unwrap(), StoreUri::parse("file:/x").unwrap());
+    }
+
+    #[test]
+    fn a_host_after_too_few_slashes_is_suggested_as_one() {
+        for text in ["strait:/127.0.0.1:9090/d", "strait:127.0.0.1:9090/d", "strait:///127.0.0.1:9090/d"] {
+            let message = StoreUri::parse(text).unwrap_err().to_string();
+            assert!(message.contains("write strait://127.0.0.1:9090/d "), "{message}");
+        }
+        let message = StoreUri::parse("strait:/d").unwrap_err().to_string();
+        assert!(message.contains("write strait://HOST:PORT/d "), "{message}");
+    }
+
+    #[test]
+    fn a_refused_user_is_not_repeated_but_the_host_is() {
+        for (text, shown) in [
+            ("strait://ann@gw:9090/d", "strait://…@gw:9090/d: "),
+            ("strait://ann:secret@gw/", "strait://…@gw/: "),
+            ("strait://ann:sec@ret@gw/", "strait://…@…: "),
+            ("strait://ann:sec@r/et@gw/", "strait://…@…: "),
+        ] {
+            let message = StoreUri::parse(text).unwrap_err().to_string();
+            assert!(message.starts_with(shown) && message.contains("--user"), "{message}");
+        }
     }
 }

@@ -80,6 +80,7 @@ impl Context {
     pub fn new(global: Global) -> Self {
         let identity = global.client_cert.zip(global.client_key);
         // An authority or an identity of our own implies TLS.
+        let messages = Messages { json: global.json };
         let wanted = global.tls || global.tls_ca.is_some() || identity.is_some();
         Self {
             json: global.json,
@@ -88,7 +89,7 @@ impl Context {
             user_is_explicit: global.user_is_explicit,
             password_file: global
                 .password_file
-                .map(|file| PasswordSource { file, is_explicit: global.password_file_is_explicit }),
+                .map(|file| PasswordSource::new(file, global.password_file_is_explicit, messages)),
             gateway_store: global.gateway_store.filter(|name| !name.is_empty()),
             default_store: global.default_store,
             timeout: global.timeout.map(Duration::from_secs),
@@ -272,12 +273,23 @@ impl Context {
         let address = uri.gateway();
         let cached = tokens::CachedToken::new(&address, &user, store.as_deref());
         let (file, asked_for) = (self.password_file.clone(), format!("{user} at {address}"));
+        // Without a password at hand, the store asks for one only after the gateway refused the token.
+        let was_kept = cached.as_ref().is_some_and(tokens::CachedToken::exists);
+        let password = move || {
+            password::find(file.as_ref(), &asked_for).map_err(|error| match error.kind() {
+                ErrorKind::Unauthenticated if was_kept => {
+                    let ended = "the kept login has ended: it expired, or the password changed";
+                    Error::new(error.kind(), format!("{ended}; {}", error.message()))
+                }
+                _ => error,
+            })
+        };
         Options {
             store,
             user: Some(user),
-            always_send_password: password::is_given(file.as_ref()),
-            password: Some(Arc::new(move || password::find(file.as_ref(), &asked_for))),
-            token: cached.as_ref().and_then(tokens::CachedToken::load),
+            always_send_password: password::is_given(self.password_file.as_ref()),
+            password: Some(Arc::new(password)),
+            token: cached.as_ref().and_then(|cached| cached.load(self.messages())),
             on_token: cached.map(|cached| -> strait_store::strait::TokenSink {
                 Arc::new(move |token| cached.keep(token))
             }),

@@ -4,6 +4,7 @@ use crate::messages::Messages;
 use serde_json::{Value, json};
 use std::fmt;
 use std::io;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
 use strait_store::{Error, ErrorKind, StorePath};
@@ -72,6 +73,21 @@ impl Failure {
         // Without "(os error 2)", which says nothing beyond the kind.
         let message = text.split(" (os error").next().unwrap_or_default().to_owned();
         Self::at(Error::from(error).kind(), operation, path.display(), message)
+    }
+
+    /// An address where a server can't listen; `flag` names another one.
+    pub fn listening(error: io::Error, address: SocketAddr, flag: &str) -> Self {
+        let (kind, why) = match error.kind() {
+            io::ErrorKind::AddrInUse => (
+                ErrorKind::Busy,
+                format!("it is in use; stop that program or choose another address with {flag}"),
+            ),
+            io::ErrorKind::AddrNotAvailable => {
+                (ErrorKind::InvalidArgument, "this host has no such address".to_owned())
+            }
+            _ => (Error::from(io::Error::new(error.kind(), "")).kind(), error.to_string()),
+        };
+        Self::at(kind, "listen on", address, why)
     }
 
     /// A failed write to standard output.

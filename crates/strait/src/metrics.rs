@@ -52,10 +52,8 @@ impl Metrics {
             let address = listener.local_addr()?;
             Ok((listener, address))
         };
-        let failed = |error: std::io::Error| {
-            Failure::other(format!("--metrics {listen}: can't listen there: {error}"))
-        };
-        let (listener, address) = bound.await.map_err(failed)?;
+        let (listener, address) =
+            bound.await.map_err(|error| Failure::listening(error, listen, "--metrics"))?;
         Ok(Some(Self { address, serving: tokio::spawn(accept(listener, write)) }))
     }
 

@@ -1,9 +1,12 @@
 //! Sources of passwords; never the command line, which all users of a host can see.
 
+use crate::messages::Messages;
 use std::fs::File;
 use std::io::{IsTerminal, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use strait_store::{Error, ErrorKind, Result};
 use strait_wire::Secret;
 
@@ -22,6 +25,16 @@ pub struct PasswordSource {
     pub file: PathBuf,
     /// The command line named it, not the environment. Then it precedes STRAIT_PASSWORD.
     pub is_explicit: bool,
+    messages: Messages,
+    /// One warning is enough, also where a command reads the file again.
+    has_warned: Arc<AtomicBool>,
+}
+
+impl PasswordSource {
+    /// This file; `messages` prints the warning about its mode.
+    pub fn new(file: PathBuf, is_explicit: bool, messages: Messages) -> Self {
+        Self { file, is_explicit, messages, has_warned: Arc::default() }
+    }
 }
 
 /// Whether a password is available without asking a person.
@@ -33,13 +46,13 @@ pub fn is_given(file: Option<&PasswordSource>) -> bool {
 /// STRAIT_PASSWORD, a file that the environment names, the terminal.
 pub fn find(file: Option<&PasswordSource>, whose: &str) -> Result<Secret> {
     if let Some(source) = file.filter(|source| source.is_explicit) {
-        return read(&source.file);
+        return read(source);
     }
     if let Ok(password) = std::env::var(VARIABLE) {
         return Ok(Secret(password));
     }
     if let Some(source) = file {
-        return read(&source.file);
+        return read(source);
     }
     if !std::io::stdin().is_terminal() {
         let message = format!("no password for {whose}: set STRAIT_PASSWORD, or give --password-file");
@@ -49,14 +62,18 @@ pub fn find(file: Option<&PasswordSource>, whose: &str) -> Result<Secret> {
 }
 
 /// The first line of a file, with a warning if other users may read the file.
-fn read(path: &Path) -> Result<Secret> {
+fn read(source: &PasswordSource) -> Result<Secret> {
+    let path = source.file.as_path();
     let failed = |error: std::io::Error| Error::from(error).at("read", shown(path));
     let mut file = File::open(path).map_err(failed)?;
     let metadata = file.metadata().map_err(failed)?;
     // A pipe, as `<(command)` makes one, has a mode, but other users can't open it.
-    if metadata.is_file() && metadata.mode() & OTHERS_BITS != 0 {
+    let is_open = metadata.is_file() && metadata.mode() & OTHERS_BITS != 0;
+    if is_open && !source.has_warned.swap(true, Ordering::Relaxed) {
         let shown = shown(path);
-        tracing::warn!("password file {shown}: others may read or change it; run `chmod 600 {shown}`");
+        source
+            .messages
+            .warn(&format!("password file {shown}: others may read or change it; run `chmod 600 {shown}`"));
     }
     let mut text = Vec::new();
     file.by_ref().take(MAX_LINE_BYTES as u64 + 2).read_to_end(&mut text).map_err(failed)?;
@@ -73,7 +90,14 @@ pub fn new_one(user: &str) -> Result<Secret> {
             &mut line,
         );
         read.map_err(|error| Error::from(error).at("read", "standard input"))?;
-        return first_line(&line);
+        return match first_line(&line) {
+            Err(error) if line.is_empty() => {
+                let why = "the new password comes from the terminal, or as a line on standard input, \
+                           which was empty";
+                Err(Error::new(error.kind(), why))
+            }
+            password => password,
+        };
     }
     let first = ask(&format!("New password of {user}: "))?;
     if ask("Once more: ")? != first {

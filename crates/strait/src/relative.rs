@@ -2,20 +2,31 @@
 //! scheme stays unchanged, so a URI means the same in every environment.
 
 use std::borrow::Cow;
-use strait_store::{Error, ErrorKind, Result, StoreUri};
+use strait_store::{Error, ErrorKind, Result, Scheme, StoreUri};
 
 /// The URI that `text` means, if relative paths begin at `default_store`.
 ///
 /// # Errors
-/// InvalidArgument for a relative path without a default store, one that leads
+/// InvalidArgument for an empty text, a relative path without a default store, one that leads
 /// out of it, and a default store that is no URI. The parser reports any other
 /// mistake in a URI.
 pub fn absolute<'a>(default_store: Option<&str>, text: &'a str) -> Result<Cow<'a, str>> {
+    let refuse = |why: String| Err(Error::new(ErrorKind::InvalidArgument, why));
+    if text.is_empty() {
+        return refuse("an empty operand; give a URI such as strait://HOST:PORT/path".to_owned());
+    }
     let first = text.split('/').next().unwrap_or_default();
-    if first.is_empty() || first.contains(':') {
+    if let Some((scheme, _)) = first.split_once(':') {
+        return match StoreUri::parse(text) {
+            Err(error) if default_store.is_some() && Scheme::named(scheme).is_none() => {
+                refuse(format!("{}; a relative path with a colon begins with ./", error.message()))
+            }
+            _ => Ok(text.into()),
+        };
+    }
+    if first.is_empty() {
         return Ok(text.into());
     }
-    let refuse = |why: String| Err(Error::new(ErrorKind::InvalidArgument, why));
     let Some(base) = default_store else {
         return refuse(format!(
             "{text}: not a URI; give one such as strait://HOST:PORT/{text}, or set STRAIT_STORE to the URI where \
@@ -24,7 +35,7 @@ pub fn absolute<'a>(default_store: Option<&str>, text: &'a str) -> Result<Cow<'a
     };
     let store = match StoreUri::parse(base) {
         Ok(store) => store,
-        Err(error) => return refuse(format!("STRAIT_STORE: {}", error.message())),
+        Err(error) => return refuse(format!("--default-store (or STRAIT_STORE) {}", error.message())),
     };
     let mut names: Vec<&str> = Vec::new();
     for name in text.split('/') {
@@ -86,6 +97,13 @@ mod tests {
         let message = |base, text| absolute(base, text).unwrap_err().to_string();
         assert!(message(None, "logs").contains("STRAIT_STORE"));
         assert!(message(Some("strait://gw/a"), "x/../../b").contains("leads out of"));
-        assert!(message(Some("gw:9090"), "x").starts_with("STRAIT_STORE: "));
+        assert!(message(Some("gw:9090"), "x").starts_with("--default-store (or STRAIT_STORE) gw:9090: "));
+        for base in [None, Some("strait://gw/a")] {
+            assert!(message(base, "").starts_with("an empty operand"));
+        }
+        assert!(
+            message(Some("strait://gw/a"), "a:b").contains("a relative path with a colon begins with ./")
+        );
+        assert_eq!(absolute(None, "a:b").unwrap(), "a:b", "without a default store it can't be relative");
     }
 }

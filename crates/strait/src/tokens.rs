@@ -1,6 +1,7 @@
 //! Tokens of earlier logins, so that not every command needs a login.
 
 use crate::failure::Failure;
+use crate::messages::Messages;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -28,12 +29,20 @@ impl CachedToken {
         Some(Self { file: directory()?.join(file_name(address, user, store)) })
     }
 
+    /// Whether a login was kept, also one that has expired.
+    pub fn exists(&self) -> bool {
+        self.file.exists()
+    }
+
     /// The token, if there is one that no other user can have read or written.
-    pub fn load(&self) -> Option<Secret> {
+    pub fn load(&self, messages: Messages) -> Option<Secret> {
         let file = std::fs::File::open(&self.file).ok()?;
         let metadata = file.metadata().ok()?;
         if metadata.mode() & 0o077 != 0 || metadata.uid() != nix::unistd::geteuid().as_raw() {
-            tracing::warn!(file = %self.file.display(), "ignored the cached token: its mode or owner is wrong; remove the file");
+            let shown = self.file.display();
+            messages.warn(&format!(
+                "ignored the kept login in {shown}: its mode or owner is wrong; run `rm {shown}`"
+            ));
             return None;
         }
         let mut text = String::new();
@@ -124,6 +133,8 @@ mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
 
+    const MESSAGES: Messages = Messages { json: true };
+
     fn cached(dir: &Path) -> CachedToken {
         CachedToken { file: dir.join("strait").join(file_name("gw:9090", "alice", None)) }
     }
@@ -136,12 +147,12 @@ mod tests {
     fn a_token_is_found_again_until_it_expires() {
         let dir = tempfile::tempdir().unwrap();
         let cached = cached(dir.path());
-        assert!(cached.load().is_none());
+        assert!(cached.load(MESSAGES).is_none());
         cached.keep(&token(now_ms() + 10 * MIN_LIFE_MS));
-        assert_eq!(cached.load().map(|token| token.0).as_deref(), Some("s1.00"));
+        assert_eq!(cached.load(MESSAGES).map(|token| token.0).as_deref(), Some("s1.00"));
         assert_eq!(std::fs::metadata(&cached.file).unwrap().mode() & 0o777, 0o600);
         cached.keep(&token(now_ms()));
-        assert!(cached.load().is_none());
+        assert!(cached.load(MESSAGES).is_none());
     }
 
     #[test]
@@ -150,7 +161,7 @@ mod tests {
         let cached = cached(dir.path());
         cached.keep(&token(i64::MAX));
         std::fs::set_permissions(&cached.file, std::fs::Permissions::from_mode(0o644)).unwrap();
-        assert!(cached.load().is_none());
+        assert!(cached.load(MESSAGES).is_none());
     }
 
     #[test]

@@ -122,7 +122,17 @@ fn a_failed_put_leaves_nothing() {
     gateway.run_with(["put", "-", &gateway.uri("/no/dir")], b"x", &[]).fails(NOT_FOUND, "mkdir -p");
     gateway.run(["mkdir", &gateway.uri("/d")]).ok();
     std::fs::write(gateway.dir.path().join("f"), "x").unwrap();
-    gateway.run(["put", "f", "f", &gateway.uri("/other")]).fails(NOT_A_DIRECTORY, "several sources");
+    let other = gateway.uri("/other");
+    let missing = "/other: no directory /other; make it with mkdir -p";
+    gateway.run(["put", "f", "f", &other]).fails(NOT_FOUND, missing);
+    gateway.run(["mv", &gateway.uri("/a"), &gateway.uri("/b"), &other]).fails(NOT_FOUND, missing);
+    gateway.run(["get", &gateway.uri("/a"), &gateway.uri("/b"), "no"]).fails(NOT_FOUND, "no directory no;");
+    gateway
+        .run(["get", &gateway.uri("/a"), &gateway.uri("/b"), "f"])
+        .fails(NOT_A_DIRECTORY, "several sources");
+    gateway.run(["put", "f", &other]).ok();
+    gateway.run(["put", "f", "f", &other]).fails(NOT_A_DIRECTORY, "several sources");
+    gateway.run(["rm", &other]).ok();
     // A directory without read permission fails in the middle of a tree (except for root). A source
     // that is a directory with the name of a file fails for all users.
     gateway.run(["mkdir", &gateway.uri("/d/f")]).ok();

@@ -175,7 +175,9 @@ fn a_put_whose_gateway_dies_before_anything_is_visible_may_be_repeated() {
     let told = String::from_utf8(output.stderr).unwrap();
     assert_eq!(support::code(output.status), UNAVAILABLE, "{told}");
     assert!(told.lines().any(|line| line.starts_with("strait: put /f: ")), "{told}");
-    assert!(told.contains("a temporary file may be left: /.strait-put-"), "{told}");
+    let left = gateway.uri("/.strait-put-");
+    assert!(told.contains(&format!("a temporary file may be left: {left}")), "{told}");
+    assert!(told.contains(&format!("; remove it with `strait rm {left}")), "{told}");
 }
 
 #[test]
@@ -214,7 +216,8 @@ fn what_killed_puts_left_is_not_got_and_can_be_swept() {
         std::fs::read_dir(gateway.dir.path().join("back")).unwrap().map(|e| e.unwrap().file_name()).collect();
     got.sort();
     assert_eq!(got, [".strait-put-notes", "d", "f"]);
-    gateway.run(["rm", "--stale", &gateway.uri("/")]).ok();
+    let swept = gateway.run(["rm", "--stale", &gateway.uri("/")]);
+    assert!(swept.code == 0 && swept.stderr.contains("1 temporary file is younger than 24 h"), "{swept:?}");
     let listed = gateway.run(["ls", "-R", "-C", &gateway.uri("/")]);
     let mut listed: Vec<_> = listed.text().lines().collect();
     listed.sort_unstable();

@@ -18,9 +18,12 @@ use up::{Up, role, run};
 
 const PERMISSION_DENIED: i32 = 15;
 const UNAUTHENTICATED: i32 = 16;
+const INVALID_ARGUMENT: i32 = 17;
 
 /// A user that no test runs as.
 const SOMEBODY_ELSE: u32 = 54_321;
+/// The kernel's number for all users without one in a namespace; often the account `nobody` too.
+const OVERFLOW_USER: u32 = 65_534;
 
 fn passwd(dir: &Path, user: &str, password: &str) {
     run(dir, ["passwd", "--file", "passwords", user], format!("{password}\n").as_bytes()).ok();
@@ -41,11 +44,15 @@ fn secret_file(dir: &Path, name: &str, password: &str, mode: u32) {
 
 /// Runs a command as another local user.
 fn as_somebody_else(args: &[&str]) -> Run {
+    as_user(SOMEBODY_ELSE, args)
+}
+
+fn as_user(user: u32, args: &[&str]) -> Run {
     assert!(rustix::process::geteuid().is_root(), "only root can be somebody else: run this as root");
     let home = tempfile::tempdir().unwrap();
     std::fs::set_permissions(home.path(), PermissionsExt::from_mode(0o777)).unwrap();
     let mut strait = command(home.path());
-    strait.args(args).uid(SOMEBODY_ELSE);
+    strait.args(args).uid(user);
     Run::of(strait, b"")
 }
 
@@ -56,6 +63,8 @@ fn over_loopback_only_the_users_own_programs_need_no_login() {
     gateway.run(["ls", &root]).ok();
     let refused = as_somebody_else(&["ls", &root]);
     refused.fails(UNAUTHENTICATED, "user id 54321");
+    as_user(OVERFLOW_USER, &["ls", &root])
+        .fails(UNAUTHENTICATED, "user id 65534, which also stands for users of other namespaces");
     assert!(refused.stderr.contains("--allow-anonymous"), "{}", refused.stderr);
     eventually("a warning", DEADLINE, || gateway.process.log_tail().contains("this gateway runs as root"));
 }
@@ -104,13 +113,37 @@ fn a_password_file_on_the_command_line_comes_before_the_environment() {
 fn a_password_file_that_others_may_read_is_warned_of() {
     let gateway = Gateway::start(with_alice);
     secret_file(gateway.dir.path(), "open", "right", 0o644);
-    let open = gateway.run(["--user", "alice", "--password-file", "open", "ls", &gateway.uri("/")]);
-    assert_eq!(open.code, 0, "{}", open.stderr);
-    assert!(
-        open.stderr.contains("open: others may read or change it; run `chmod 600 open`"),
-        "{}",
-        open.stderr
-    );
+    let flags = ["--user", "alice", "--password-file", "open"];
+    let warning = "password file open: others may read or change it; run `chmod 600 open`";
+    let open = gateway.run(flags.into_iter().chain(["ls", &gateway.uri("/")]));
+    assert_eq!((open.code, open.stderr), (0, format!("strait: {warning}\n")));
+    let (from, to) = (gateway.uri("/a"), gateway.uri("/b"));
+    std::fs::write(gateway.data().join("a"), "").unwrap();
+    let moved = gateway.run(flags.into_iter().chain(["mv", &from, &to]));
+    assert_eq!((moved.code, moved.stderr), (0, format!("strait: {warning}\n")), "once");
+    let json = gateway.run(["--json"].into_iter().chain(flags).chain(["ls", &gateway.uri("/")]));
+    assert_eq!((json.code, json.stderr), (0, format!("{{\"warning\":\"{warning}\"}}\n")));
+}
+
+#[test]
+fn a_kept_login_that_ended_is_told_from_a_missing_one() {
+    let gateway = Gateway::start(with_alice);
+    let root = gateway.uri("/");
+    let ls = ["--user", "alice", "ls", root.as_str()];
+    gateway.run(ls).fails(UNAUTHENTICATED, ": no password for alice");
+    gateway.run_with(ls, b"", &[("STRAIT_PASSWORD", "right")]).ok();
+    passwd(gateway.dir.path(), "alice", "another");
+    gateway.process.signal(Signal::HUP);
+    eventually("the login's end", DEADLINE, || gateway.run(ls).code != 0);
+    gateway.run(ls).fails(UNAUTHENTICATED, "the kept login has ended");
+}
+
+#[test]
+fn an_empty_new_password_tells_its_sources() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut passwd = command(dir.path());
+    passwd.args(["passwd", "--file", "passwords", "bob"]).env("STRAIT_PASSWORD", "x");
+    Run::of(passwd, b"").fails(INVALID_ARGUMENT, "a line on standard input, which was empty");
 }
 
 #[test]
@@ -260,6 +293,8 @@ fn the_start_up_block_tells_of_tls_and_of_a_certificate_that_ends() {
     assert!(!good.contains("put another in its place"), "{good}");
     let soon = log_with_certificate(10, "WARN the TLS");
     assert!(soon.contains("expires in 9 days"), "{soon}");
+    let today = log_with_certificate(1, "WARN the TLS");
+    assert!(today.contains("expires in 23 hours"), "{today}");
     let expired = log_with_certificate(-1, "WARN the TLS");
     assert!(expired.contains("EXPIRED on "), "{expired}");
     let none = Gateway::over_files().process.log_tail();

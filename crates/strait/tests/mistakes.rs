@@ -2,20 +2,23 @@
 
 mod support;
 
+use rustix::fs::{CWD, FileType, Mode};
 use std::ffi::{OsStr, OsString};
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
-use strait_testkit::free_port;
+use strait_testkit::{Authority, free_port, spawn_bound};
 use support::{Gateway, Run, command, fresh};
 
 const USAGE: i32 = 2;
 const NOT_FOUND: i32 = 10;
 const UNAUTHENTICATED: i32 = 16;
 const INVALID_ARGUMENT: i32 = 17;
+const BUSY: i32 = 19;
 const UNAVAILABLE: i32 = 22;
 
 /// Runs a command line in a directory of its own.
@@ -208,6 +211,49 @@ fn an_address_that_leads_nowhere_says_which_part_of_it() {
     ls("strait://[::1]:1/").fails(UNAVAILABLE, "[::1]:1");
     ls("https://127.0.0.1/").fails(INVALID_ARGUMENT, "unknown scheme https:");
     ls("strait://127.0.0.1:65536/").fails(INVALID_ARGUMENT, "65536 is no port");
+    ls("strait:/127.0.0.1:1/").fails(INVALID_ARGUMENT, "write strait://127.0.0.1:1/");
+    ls("STRAIT://127.0.0.1:1/").fails(UNAVAILABLE, "127.0.0.1:1");
+    ls("strait://ann:secret@127.0.0.1:1/")
+        .fails(INVALID_ARGUMENT, "strait://…@127.0.0.1:1/: a URI names no user");
+    ls("").fails(INVALID_ARGUMENT, "an empty operand");
     strait(dir.path(), &["chown", "no-such-user", &format!("file://{}", dir.path().display())], &[])
         .fails(INVALID_ARGUMENT, "no user \"no-such-user\"");
+}
+
+#[test]
+fn a_server_that_cannot_start_names_the_flag() {
+    let dir = tempfile::tempdir().unwrap();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap().to_string();
+    let ours = Authority::new().unwrap().issue(&fresh(dir.path(), "ours")).unwrap();
+    let strange = Authority::new().unwrap().issue(&fresh(dir.path(), "strange")).unwrap();
+    let [certificate, key, other] =
+        [&ours.certificate, &ours.key, &strange.key].map(|path| path.display().to_string());
+    let serve = |flags: &[&str]| {
+        let address = format!("127.0.0.1:{}", free_port());
+        let rest = ["serve", "--store", "memory:/", "--listen", &address];
+        strait(dir.path(), &[&rest, flags].concat(), &[])
+    };
+    serve(&["--metrics", &taken]).fails(BUSY, "choose another address with --metrics");
+    serve(&["--tls-cert", &certificate, "--tls-key", &other])
+        .fails(1, &format!("{other}: it isn't the key of the certificate in {certificate}"));
+    serve(&["--tls-cert", &certificate, "--tls-key", &key, "--tls-client-ca", "nope.pem"])
+        .fails(1, "--tls-client-ca nope.pem: No such file");
+}
+
+#[test]
+fn a_put_from_a_pipe_without_a_writer_names_the_pipe() {
+    let gateway = Gateway::over_files();
+    let pipe = gateway.dir.path().join("pipe");
+    rustix::fs::mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    let mut put = command(gateway.dir.path());
+    put.args(["put", "pipe", &gateway.uri("/f")]).stderr(Stdio::piped());
+    let mut child = spawn_bound(put).unwrap();
+    let mut told = BufReader::new(child.stderr.take().unwrap());
+    let mut notice = String::new();
+    told.read_line(&mut notice).unwrap();
+    assert!(notice.contains("the writer of the pipe pipe hasn't answered for "), "{notice}");
+    std::fs::write(&pipe, "content").unwrap();
+    assert!(child.wait().unwrap().success());
+    assert_eq!(gateway.run(["cat", &gateway.uri("/f")]).text(), "content");
 }

@@ -7,6 +7,7 @@ use strait_testkit::Authority;
 use support::{Gateway, fresh};
 
 const UNAUTHENTICATED: i32 = 16;
+const INVALID_ARGUMENT: i32 = 17;
 const UNAVAILABLE: i32 = 22;
 
 /// A gateway with a certificate of `ca`; it requires one of `clients`, if given.
@@ -66,6 +67,10 @@ fn a_gateway_that_asks_who_is_there_is_shown_a_certificate() {
     let identity = ["--client-cert", &certificate, "--client-key", &key];
     let run = gateway.run(["--tls-ca", "ca.pem"].into_iter().chain(identity).chain(["ls", &uri]));
     run.fails(UNAUTHENTICATED, "doesn't take our client certificate");
+    let (mine, strange) = (me.certificate.display().to_string(), stranger.key.display().to_string());
+    let mixed =
+        gateway.run(["--tls-ca", "ca.pem", "--client-cert", &mine, "--client-key", &strange, "ls", &uri]);
+    mixed.fails(INVALID_ARGUMENT, &format!("{strange}: it isn't the key of the certificate in {mine}"));
 }
 
 #[test]

@@ -54,9 +54,13 @@ impl Tls {
                 let private = PrivateKeyDer::from_pem_file(key).map_err(|e| about(key, &e))?;
                 builder.with_client_auth_cert(chain, private).map_err(|e| {
                     let version_1 = e.to_string().contains("UnsupportedCertVersion");
-                    match version_1 {
-                        true => about(certificate, &VERSION_1),
-                        false => about(key, &e),
+                    match e {
+                        _ if version_1 => about(certificate, &VERSION_1),
+                        rustls::Error::InconsistentKeys(_) => {
+                            let of = certificate.display();
+                            about(key, &format!("it isn't the key of the certificate in {of}"))
+                        }
+                        e => about(key, &e),
                     }
                 })?
             }

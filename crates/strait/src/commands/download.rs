@@ -132,6 +132,11 @@ impl Download {
     /// A target that isn't a directory takes one source, under another name.
     fn check_single(&self, target: &str) -> Result<(), Failure> {
         let refuse = |kind, why: String| Err(Failure::at(kind, "get", target, why));
+        let missing =
+            |path| refuse(ErrorKind::NotFound, format!("no directory {path}; make it with mkdir -p"));
+        if self.get.operands.len() > 1 && !local_path(target).exists() {
+            return missing(target);
+        }
         if self.get.operands.len() > 1 {
             let why = "not a directory, and there are several sources";
             return refuse(ErrorKind::NotADirectory, why.to_owned());
@@ -141,7 +146,7 @@ impl Download {
             Some(file) if Path::new(file).exists() => {
                 refuse(ErrorKind::NotADirectory, "not a directory".to_owned())
             }
-            Some(directory) => refuse(ErrorKind::NotFound, format!("no directory {directory}")),
+            Some(directory) => missing(directory),
         }
     }
 

@@ -89,7 +89,7 @@ impl Leftovers {
         if tokio::time::timeout(PATIENCE, removing).await.is_err() {
             let names: Vec<String> = all.iter().map(Leftover::to_string).collect();
             self.messages.warn(&format!(
-                "temporary files may be left, the store doesn't answer: {}",
+                "temporary files may be left, the store doesn't answer: {}; `strait rm` removes them later",
                 names.join(", ")
             ));
         }
@@ -98,7 +98,10 @@ impl Leftovers {
 
     async fn try_remove(&self, leftover: &Leftover) {
         if let Err(why) = leftover.remove().await {
-            lock(&self.left).push(format!("a temporary file may be left: {leftover}: {why}"));
+            lock(&self.left).push(format!(
+                "a temporary file may be left: {leftover}: {why}; remove it with `{} {leftover}`",
+                leftover.remover()
+            ));
         }
     }
 }
@@ -109,6 +112,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Leftover {
+    /// The command that removes it.
+    fn remover(&self) -> &'static str {
+        match self {
+            Self::Stored(_) => "strait rm",
+            Self::Local(_) => "rm",
+        }
+    }
+
     async fn remove(&self) -> Result<(), String> {
         match self {
             Self::Stored(place) => match place.fs.remove(&place.who, &place.path, false).await {
@@ -126,7 +137,7 @@ impl Leftover {
 impl fmt::Display for Leftover {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Stored(place) => write!(f, "{}", place.path),
+            Self::Stored(place) => write!(f, "{}{}", place.store, place.path),
             Self::Local(path) => write!(f, "{}", path.display()),
         }
     }

@@ -38,7 +38,7 @@ pub async fn rm(context: &Context, rm: Rm) -> Result<(), Failure> {
             }
         };
         match rm.stale {
-            true => sweep(&place, &mut tally, &mut out).await?,
+            true => sweep(context, &place, &mut tally, &mut out).await?,
             false => tally.add(one(&place, &rm, &mut out).await)?,
         }
     }
@@ -76,13 +76,19 @@ fn is_of_link(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied)
 }
 
-/// Removes the remains of killed `put`s at a place and beneath.
-async fn sweep(place: &Place, tally: &mut Tally, out: &mut Output) -> Result<(), Failure> {
+/// Removes the remains of killed `put`s at a place and beneath. It reports how many it left since
+/// they are too young.
+async fn sweep(context: &Context, place: &Place, tally: &mut Tally, out: &mut Output) -> Result<(), Failure> {
+    let mut young = 0;
     let mut beneath = place.fs.walk(&place.who, &place.path);
     while let Some(entry) = beneath.next().await {
         let swept = async {
             let entry = entry?;
-            if !is_stale(&entry) {
+            if entry.is_directory() || !is_unfinished_put(entry.name()) {
+                return Ok(());
+            }
+            if !is_old(&entry) {
+                young += 1;
                 return Ok(());
             }
             let place = place.at(StorePath::parse(&entry.path)?);
@@ -94,11 +100,19 @@ async fn sweep(place: &Place, tally: &mut Tally, out: &mut Output) -> Result<(),
         };
         tally.add(swept.await)?;
     }
+    if young > 0 {
+        let files = if young == 1 { "1 temporary file is" } else { &format!("{young} temporary files are") };
+        let hours = STALE_AFTER.as_secs() / 3_600;
+        context.messages().warn(&format!(
+            "rm --stale {}{}: {files} younger than {hours} h and stayed: a `put` may still write there",
+            place.store, place.path
+        ));
+    }
     Ok(())
 }
 
-fn is_stale(entry: &FileStatus) -> bool {
+fn is_old(entry: &FileStatus) -> bool {
     let oldest_alive = SystemTime::now().checked_sub(STALE_AFTER).unwrap_or(UNIX_EPOCH);
     let oldest_alive_ms = oldest_alive.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as i64;
-    !entry.is_directory() && is_unfinished_put(entry.name()) && entry.modified_ms < oldest_alive_ms
+    entry.modified_ms < oldest_alive_ms
 }

@@ -26,10 +26,10 @@ pub async fn mv(context: &Context, mut mv: Mv) -> Result<(), Failure> {
     let there = target.find().await?;
     let into = there.as_ref().is_some_and(FileStatus::is_directory);
     let refuse = |kind, why: String| Err(Failure::at(kind, "mv", &target.path, why));
-    if !into && sources.len() > 1 {
+    if there.is_some() && !into && sources.len() > 1 {
         return refuse(ErrorKind::NotADirectory, "not a directory, and there are several sources".to_owned());
     }
-    if !into && named.ends_with('/') {
+    if !into && (named.ends_with('/') || sources.len() > 1) {
         return match there {
             Some(_) => refuse(ErrorKind::NotADirectory, "not a directory".to_owned()),
             None => {

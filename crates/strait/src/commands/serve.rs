@@ -17,7 +17,7 @@ use strait_gateway::{
     Access, CertificateFacts, Config, Gateway, Homes, Limits, LocalRoot, PasswordFile, Service2009, Tls,
     TlsFiles,
 };
-use strait_store::{ErrorKind, FileStore, Principal};
+use strait_store::{FileStore, Principal};
 use tokio::net::TcpSocket;
 
 /// The user for clients that don't log in, beyond loopback.
@@ -27,6 +27,7 @@ const NOBODY: &str = "nobody";
 /// another.
 const EXPIRES_SOON: Duration = Duration::from_secs(14 * DAY_SECONDS);
 const DAY_SECONDS: u64 = 86_400;
+const HOUR_SECONDS: u64 = 3_600;
 /// How often the gateway looks whether its certificate is another one.
 const CERTIFICATE_LOOK: Duration = Duration::from_secs(1);
 
@@ -87,7 +88,9 @@ pub async fn run(
         slow_call: listening.observability.slow_call(),
     };
     let address = listening.listen;
-    let gateway = Gateway::bind(address, config).await.map_err(|error| cannot_listen(address, error))?;
+    let gateway = Gateway::bind(address, config)
+        .await
+        .map_err(|error| Failure::listening(error, address, "--listen"))?;
     let (numbers, reload) = (gateway.numbers(), gateway.reload());
     let reloading = tokio::spawn(hangups.each(move || reload.now()));
     let write = move |page: &mut _| {
@@ -156,21 +159,7 @@ pub(super) fn demand_free(address: SocketAddr) -> Result<(), Failure> {
         socket.set_reuseaddr(true)?;
         socket.bind(address)
     };
-    bind().map_err(|error| cannot_listen(address, error))
-}
-
-fn cannot_listen(address: SocketAddr, error: io::Error) -> Failure {
-    let (kind, why) = match error.kind() {
-        io::ErrorKind::AddrInUse => (
-            ErrorKind::Busy,
-            "it is in use; stop that program or choose another address with --listen".to_owned(),
-        ),
-        io::ErrorKind::AddrNotAvailable => {
-            (ErrorKind::InvalidArgument, "this host has no such address".to_owned())
-        }
-        _ => (strait_store::Error::from(io::Error::new(error.kind(), "")).kind(), error.to_string()),
-    };
-    Failure::at(kind, "listen on", address, why)
+    bind().map_err(|error| Failure::listening(error, address, "--listen"))
 }
 
 /// Access to the gateway.
@@ -331,8 +320,12 @@ fn certificate_end(certificate: &CertificateFacts, now: SystemTime) -> (String, 
     match certificate.expires.duration_since(now) {
         Err(_) => (format!("EXPIRED on {date}: clients refuse it"), true),
         Ok(left) => {
-            let days = left.as_secs() / DAY_SECONDS;
-            (format!("expires in {days} days, on {date}"), left < EXPIRES_SOON)
+            let (count, unit) = match left.as_secs() / DAY_SECONDS {
+                0 => (left.as_secs() / HOUR_SECONDS, "hour"),
+                days => (days, "day"),
+            };
+            let plural = if count == 1 { "" } else { "s" };
+            (format!("expires in {count} {unit}{plural}, on {date}"), left < EXPIRES_SOON)
         }
     }
 }

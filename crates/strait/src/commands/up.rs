@@ -14,6 +14,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use strait_gateway::PasswordFile;
@@ -45,6 +46,8 @@ const LOST_AND_FOUND: &str = "lost+found";
 /// Time limit for datanodes to announce themselves. They need milliseconds, but with a million
 /// replicas they read all names first.
 const READY_PATIENCE: Duration = Duration::from_secs(60);
+/// A longer start logs a line. An empty cluster starts in a fraction of it.
+const SILENT_START: Duration = Duration::from_secs(1);
 /// Time between two checks that all have joined.
 const LOOK: Duration = Duration::from_millis(2);
 /// Time limit at the end for closing the files of disconnected clients.
@@ -66,7 +69,9 @@ pub async fn up(up: Up) -> Result<(), Failure> {
     serve::demand_free(up.listening.listen)?;
     // Before its servers take their parts.
     raise_descriptor_limit();
-    let cluster = Cluster::start(&up).await?;
+    let data = up.data.display();
+    let reading = || tracing::info!("reads the cluster in {data}; it serves when that is done");
+    let cluster = telling_if_slow(reading, Cluster::start(&up)).await?;
     let store = ConfiguredStore {
         name: "default".to_owned(),
         uri: format!("kadoop://{}/", cluster.namenode.address()),
@@ -90,6 +95,19 @@ pub async fn up(up: Up) -> Result<(), Failure> {
         _ => cluster.stop().await,
     }
     served
+}
+
+/// Calls `tell` if the start takes a while: with many files the namenode reads a long log, and the
+/// datanodes list all replicas.
+async fn telling_if_slow<T>(tell: impl FnOnce(), starting: impl Future<Output = T>) -> T {
+    let mut starting = pin!(starting);
+    match tokio::time::timeout(SILENT_START, &mut starting).await {
+        Ok(started) => started,
+        Err(_) => {
+            tell();
+            starting.await
+        }
+    }
 }
 
 /// An unknown name may be a mistake, and a later user of that name becomes an administrator.
@@ -269,4 +287,23 @@ fn refuse_others(data: &Path) -> io::Result<Result<(), Failure>> {
         }
     }
     Ok(Ok(()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    #[tokio::test(start_paused = true)]
+    async fn only_a_slow_start_is_told() {
+        for (ms, is_told) in [(900, false), (1_100, true)] {
+            let told = Cell::new(false);
+            let starting = async {
+                tokio::time::sleep(Duration::from_millis(ms)).await;
+                ms
+            };
+            assert_eq!(telling_if_slow(|| told.set(true), starting).await, ms);
+            assert_eq!(told.get(), is_told, "{ms} ms");
+        }
+    }
 }

@@ -7,12 +7,14 @@ use super::targets::{Targets, local_path, stored_name};
 use crate::cli::Put;
 use crate::context::{Context, Place, umask};
 use crate::failure::{Failure, Tally};
+use crate::messages::Messages;
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::signals::Signals;
+use crate::waiting::Waiting;
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use strait_store::{CreateOptions, Error, ErrorKind, FileStatus, FileWriter, SetAttributes, StorePath};
 
@@ -23,7 +25,8 @@ pub async fn put(context: &Context, mut put: Put) -> Result<(), Failure> {
         _ => put.operands.pop().unwrap_or_default(),
     };
     let progress = Progress::new(!context.json);
-    let upload = Upload { put, umask: umask(), progress, leftovers: Leftovers::new(context.messages()) };
+    let messages = context.messages();
+    let upload = Upload { put, umask: umask(), progress, leftovers: Leftovers::new(messages), messages };
     let mut signals = Signals::catch()?;
     let copying = upload.all(context, &target);
     let result = signals.unless(copying).await;
@@ -40,6 +43,7 @@ struct Upload {
     umask: u32,
     progress: Progress,
     leftovers: Leftovers,
+    messages: Messages,
 }
 
 impl Upload {
@@ -104,6 +108,10 @@ impl Upload {
     /// directory.
     async fn check_single(&self, target: &Place, slash: bool, is_file: bool) -> Result<(), Failure> {
         let fail = |kind, why: String| Err(Failure::at(kind, "put", &target.path, why));
+        let missing = |path| fail(ErrorKind::NotFound, format!("no directory {path}; make it with mkdir -p"));
+        if self.put.operands.len() > 1 && !is_file {
+            return missing(&target.path);
+        }
         if self.put.operands.len() > 1 {
             let why = "not a directory, and there are several sources";
             return fail(ErrorKind::NotADirectory, why.to_owned());
@@ -115,7 +123,7 @@ impl Upload {
         if let Some(needed) = needed
             && target.at(needed.clone()).find().await?.is_none()
         {
-            return fail(ErrorKind::NotFound, format!("no directory {needed}; make it with mkdir -p"));
+            return missing(&needed);
         }
         Ok(())
     }
@@ -224,9 +232,17 @@ impl Upload {
         self.check_free(&target).await?;
         let parent = target.path.parent().unwrap_or_else(|| target.path.clone());
         let temporary = target.at(parent).entry(&self.leftovers.name("put")?)?;
-        let input: Box<dyn Read + Send> = match metadata {
+        let input: Box<dyn Read + Send> = match &metadata {
             None => Box::new(io::stdin()),
-            Some(_) => Box::new(open(source.clone()).await?),
+            Some(metadata) => {
+                let shown = source.display();
+                let awaited = match metadata.file_type().is_fifo() {
+                    true => format!("the writer of the pipe {shown}"),
+                    false => shown.to_string(),
+                };
+                let waiting = Waiting::new(self.messages, &awaited);
+                Box::new(waiting.on("open", open(source.clone())).await?)
+            }
         };
         let preserved = metadata.as_ref().filter(|_| self.put.copying.preserve);
         let options = CreateOptions {
