@@ -519,3 +519,22 @@ async fn child_writes_through_a_stall() {
     }
     writer.close().await.unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn writers_beyond_the_memory_of_their_user_write_the_same_bytes() {
+    let scene = Scene::shared("memory").await;
+    let content = pattern(8 * MIB + 12_345);
+    // More than the 32 MiB of one user: some appends wait for datanodes.
+    let write = |index: usize| {
+        let (scene, path, content) = (&scene, scene.at(&format!("f-{index}")), &content);
+        async move {
+            let mut writer = scene.create(&path, 3 * MIB).await;
+            append(&mut writer, content).await;
+            writer.append(content.slice(..100)).await.unwrap();
+            writer.close().await.unwrap();
+            assert!(scene.content(&path).await == [&content[..], &content[..100]].concat(), "{path}");
+        }
+    };
+    join_all((0..12).map(write)).await;
+    scene.end().await;
+}

@@ -43,7 +43,7 @@ fn options(replication: u32) -> WriteOptions {
 }
 
 async fn write(client: &Client, path: &str, mib: usize, replication: u32) -> Result<f64> {
-    let piece: Vec<u8> = (0..PIECE_BYTES).map(|at| (at * 37 >> 3) as u8).collect();
+    let piece: Vec<u8> = (0..PIECE_BYTES).map(|at| ((at * 37) >> 3) as u8).collect();
     let piece = bytes::Bytes::from(piece);
     let begin = Instant::now();
     let mut writer = client.create(path, options(replication)).await?;

@@ -43,7 +43,7 @@ impl Adapter {
     }
 
     async fn write(&self, path: &str, mib: usize, replication: u16) -> Result<f64> {
-        let piece: Bytes = (0..PIECE_BYTES).map(|at| (at * 37 >> 3) as u8).collect();
+        let piece: Bytes = (0..PIECE_BYTES).map(|at| ((at * 37) >> 3) as u8).collect();
         let begin = Instant::now();
         let mut writer = self.open(path, replication).await?;
         for _ in 0..mib {

@@ -122,8 +122,9 @@ impl DatanodesWriter {
 }
 
 impl Open {
-    async fn append(&mut self, mut data: Bytes) -> Result<()> {
-        self.line.room().await?;
+    /// Takes all of `data`. Returns whether it has memory for bytes that datanodes don't have yet; if
+    /// not, the caller has to wait for them.
+    fn accept(&mut self, mut data: Bytes) -> bool {
         let memory = self.memory.reserve(data.len() as u64).map(Arc::new);
         while !data.is_empty() {
             if let Some(piece) = self.cutter.push(&mut data) {
@@ -133,12 +134,11 @@ impl Open {
         }
         self.pending = None;
         self.pending = self.memory.reserve(self.cutter.unsent() as u64);
-        if memory.is_none() || self.pending.is_none() {
-            // Without memory of its own, it keeps no bytes: the caller has them until datanodes do.
+        let has_memory = memory.is_some() && self.pending.is_some();
+        if !has_memory {
             self.send_pending(false);
-            self.line.all_acked().await?;
         }
-        self.line.check()
+        has_memory
     }
 
     fn send(&self, piece: Piece, sync: bool, memory: Option<Arc<Reserved>>) {
@@ -231,9 +231,16 @@ impl FileWriter for DatanodesWriter {
         }
         let Some(open) = &mut self.open else { return closed() };
         let length = data.len() as u64;
-        open.append(data).await.map_err(|error| error.at("append", &self.path))?;
-        self.position += length;
-        Ok(())
+        let appended = async {
+            open.line.room().await?;
+            // From here on the bytes are accepted, even if the caller stops waiting.
+            self.position += length;
+            match open.accept(data) {
+                true => open.line.check(),
+                false => open.line.all_acked().await,
+            }
+        };
+        appended.await.map_err(|error| error.at("append", &self.path))
     }
 
     async fn flush(&mut self) -> Result<Option<u32>> {
