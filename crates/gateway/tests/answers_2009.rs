@@ -262,7 +262,7 @@ fn an_unknown_client_of_a_stranger_stays_a_stranger() {
     let served = serve_with(|config| config.access.anonymous = None);
     let mut program = Program::start(&served, Generation::Later);
     program.ch = Some(ClientHandle { id: Some(4711) });
-    assert!(program.mkdir("/d").unwrap_err().contains("log in"));
+    assert!(program.mkdir("/d").unwrap_err().contains("requires a login"));
 }
 
 #[test]

@@ -89,7 +89,7 @@ impl State {
             }
             Record::Secured { inode, min_replicas: least } => match &mut self.inode_mut(*inode)?.body {
                 Body::File { min_replicas, .. } => {
-                    *min_replicas = *least;
+                    *min_replicas = u8::try_from(*least).unwrap_or(u8::MAX);
                     Ok(())
                 }
                 Body::Directory(_) => Err("not a file"),

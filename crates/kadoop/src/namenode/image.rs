@@ -172,7 +172,7 @@ fn write_inode(number: InodeNo, inode: &Inode, item: &mut dyn FnMut(&Item)) {
         Body::File { chunks, chunk_bytes, replication, min_replicas, made } => {
             item(&Item::File(number, attributes, *chunk_bytes, *replication, *made, chunks.to_vec()));
             if *min_replicas > 0 {
-                item(&Item::Secured(number, *min_replicas));
+                item(&Item::Secured(number, (*min_replicas).into()));
             }
         }
         Body::Directory(entries) => {
@@ -219,7 +219,9 @@ impl State {
                 self.put(number, attributes, body)?;
             }
             Item::Secured(number, least) => match self.inodes.get_mut(number).map(|inode| &mut inode.body) {
-                Some(Body::File { min_replicas, .. }) => *min_replicas = least,
+                Some(Body::File { min_replicas, .. }) => {
+                    *min_replicas = u8::try_from(least).unwrap_or(u8::MAX);
+                }
                 _ => return Err("a minimum of replicas without its file"),
             },
             Item::Held(file, holder) => {

@@ -40,7 +40,7 @@ pub enum Body {
         chunk_bytes: u32,
         replication: u16,
         /// Replicas on disk that make its bytes durable, if that is more than the cluster's minimum.
-        min_replicas: u16,
+        min_replicas: u8,
         /// The transaction that made it, which tells it from other files of the same name.
         made: u64,
     },

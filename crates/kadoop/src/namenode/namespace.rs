@@ -87,6 +87,9 @@ impl View<'_> {
         if new.min_replicas > new.replication {
             return Err(BELOW_MINIMUM.into());
         }
+        if new.min_replicas > u8::MAX.into() {
+            return Err(Error::Invalid("no pipeline has more than 255 datanodes, so no minimum can").into());
+        }
         let walk = self.walk(new.path)?;
         let name = walk.name.ok_or(Error::IsADirectory)?;
         let mut records = Vec::new();
@@ -274,7 +277,8 @@ impl View<'_> {
             if number == ROOT || inode.entries().is_some() {
                 return Err(Error::IsADirectory);
             }
-            if matches!(inode.body, Body::File { min_replicas, .. } if min_replicas > replication) {
+            if matches!(inode.body, Body::File { min_replicas, .. } if u16::from(min_replicas) > replication)
+            {
                 return Err(BELOW_MINIMUM);
             }
         }
