@@ -122,7 +122,7 @@ impl OpenFile {
     }
 }
 
-/// What became of a closed file.
+/// The outcome of a close.
 #[derive(Debug, Clone, Copy)]
 pub struct Closed {
     /// Its length; 0 if it wasn't open for writing.

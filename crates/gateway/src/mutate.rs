@@ -345,7 +345,7 @@ pub async fn remove_path(context: &Context, request: wire::RemovePathRequest) ->
     let recursive = request.recursive.unwrap_or(false);
     let remove = async move {
         if lost_track {
-            // What is there now may be another client's, made since.
+            // Another client may have made the present one since.
             let is_there = caller.fs().exists(&caller.who, &path).await?;
             return if is_there { unknown("remove", &path) } else { Ok(Outcome::Done) };
         }

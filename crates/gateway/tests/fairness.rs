@@ -239,22 +239,21 @@ fn leave(client: &mut Client, count: usize) -> Vec<Option<i64>> {
     (0..count).map(|_| page(client, None).unwrap().cursor).collect()
 }
 
-/// Longer than a listing counts as in use.
-fn let_them_age() {
-    std::thread::sleep(Duration::from_millis(150));
+/// Two users, of whose listings none counts as in use between two pages.
+fn two_users_with_idle_listings() -> (tempfile::TempDir, Served) {
+    two_users_with(|config| config.limits.listing_in_use = Duration::ZERO)
 }
 
 /// Some clients leave an iteration early without a word. Each such listing holds some entries, which
 /// no answer counts.
 #[test]
 fn the_user_with_the_most_unfinished_listings_loses_the_oldest() {
-    let (_dir, served) = two_users();
+    let (_dir, served) = two_users_with_idle_listings();
     let [mut ada, mut bob] = ["ada", "bob"].map(|user| logged_in(&served, user));
     make_three_entries(&mut ada);
     let of_bob = leave(&mut bob, 100);
     let of_ada = leave(&mut ada, 156);
     page(&mut ada, of_ada[0]).unwrap(); // its second page
-    let_them_age();
     let new = leave(&mut bob, 10);
     for (index, left) in of_ada.iter().enumerate() {
         // Ten made room, and the first, which was used later, isn't among them.
@@ -290,7 +289,7 @@ fn listings_in_use_go_on_and_others_are_refused_meanwhile() {
 /// A second gateway speaks for its users over few connections.
 #[test]
 fn listings_count_for_the_user_of_their_session_on_a_shared_connection() {
-    let (_dir, served) = two_users();
+    let (_dir, served) = two_users_with_idle_listings();
     let [mut ada, mut bob] = ["ada", "bob"].map(|user| logged_in(&served, user));
     make_three_entries(&mut bob);
     let of_ada = leave(&mut ada, 20);
@@ -303,7 +302,6 @@ fn listings_count_for_the_user_of_their_session_on_a_shared_connection() {
     for _ in 0..236 {
         ada.v2::<methods::ListDirectory>(of_bob.clone()).unwrap();
     }
-    let_them_age();
     leave(&mut ada, 20);
     for left in of_ada {
         page(&mut ada, left).unwrap();

@@ -117,7 +117,7 @@ fn a_retry_that_another_gateway_executed_is_recognised_by_its_effect() {
         ..Default::default()
     };
     client.v2::<methods::RemovePath>(remove("/gone")).unwrap();
-    // What another client did since must not be destroyed.
+    // A retry must not destroy another client's file, made since.
     assert_eq!(kind(client.v2::<methods::RemovePath>(remove("/b"))), "OutcomeUnknown");
     let truncate = TruncateFileRequest {
         path: Some("/b".into()),

@@ -322,7 +322,7 @@ async fn a_quota_is_no_space_and_a_lost_file_is_not_found() {
     };
     assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
     assert!(error.to_string().contains("small/f"), "{error}");
-    // It is said again, for as long as the writer is there.
+    // Each later call fails with the same error.
     assert_eq!(writer.flush().await.unwrap_err().kind(), ErrorKind::NoSpace);
     assert_eq!(writer.close().await.unwrap_err().kind(), ErrorKind::NoSpace);
 

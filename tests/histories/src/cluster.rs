@@ -17,7 +17,7 @@ const START: Duration = Duration::from_secs(120);
 
 /// A server of `strait`, and the way to start it again.
 pub struct Server {
-    /// What the history calls it.
+    /// Its name in the history.
     pub name: String,
     /// Where it listens.
     pub address: String,

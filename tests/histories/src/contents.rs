@@ -1,14 +1,12 @@
 //! Clients that write files, and others that read them meanwhile.
 
-use crate::Outcome;
 use crate::history::{History, Line};
 use crate::random::Random;
+use crate::{Outcome, path, who};
 use bytes::Bytes;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use strait_store::{
-    CreateOptions, FileReader, FileSystem, FileWriter, MAX_CHUNK_BYTES, Principal, Result, StorePath,
-};
+use strait_store::{CreateOptions, FileReader, FileSystem, FileWriter, MAX_CHUNK_BYTES, Result};
 
 /// Steps of a writer with one file.
 const STEPS: u64 = 60;
@@ -24,15 +22,6 @@ const LATEST: usize = 6;
 pub struct Contents {
     history: Arc<History>,
     files: Mutex<Vec<String>>,
-}
-
-fn path(text: &str) -> StorePath {
-    StorePath::parse(text).expect("a path")
-}
-
-/// The session decides.
-fn who() -> Principal {
-    Principal::new("histories")
 }
 
 /// The file's bytes from `from` to `to`. No other file, and no other offset, has them.

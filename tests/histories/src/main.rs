@@ -23,8 +23,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use strait_store::FileSystem;
 use strait_store::strait::{Options, StraitStore};
+use strait_store::{FileSystem, Principal, StorePath};
 
 /// Clients that change and read names.
 const NAME_CLIENTS: u64 = 8;
@@ -58,6 +58,16 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Parses a path that this program made.
+fn path(text: &str) -> StorePath {
+    StorePath::parse(text).expect("a path")
+}
+
+/// The user. The session decides.
+fn who() -> Principal {
+    Principal::new("histories")
 }
 
 /// A client of the gateway at this address.

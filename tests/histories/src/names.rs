@@ -4,14 +4,14 @@
 //! another directory: short histories are decided soon. A file's length is its number, so `stat` and
 //! a read tell which file has the name.
 
-use crate::Outcome;
 use crate::history::{History, Line, is_told};
 use crate::random::Random;
+use crate::{Outcome, path, who};
 use bytes::Bytes;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use strait_store::{CreateOptions, ErrorKind, FileSystem, FileSystemExt, Principal, Result, StorePath};
+use strait_store::{CreateOptions, ErrorKind, FileSystem, FileSystemExt, Result};
 
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 /// Directories in use at a time.
@@ -27,15 +27,6 @@ const LONG: usize = 1 << 20;
 pub struct Names {
     history: Arc<History>,
     files: AtomicU64,
-}
-
-fn path(text: &str) -> StorePath {
-    StorePath::parse(text).expect("a path")
-}
-
-/// The session decides.
-fn who() -> Principal {
-    Principal::new("histories")
 }
 
 /// A file's bytes: none of another number has the same.

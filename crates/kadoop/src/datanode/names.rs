@@ -2,7 +2,7 @@
 
 use crate::{ChunkId, Stamp};
 
-/// What a file is to its replica. A start looks at them in this order.
+/// A file's part in its replica. A start looks at the kinds in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
     /// A copy of another datanode's replica, under way.

@@ -12,7 +12,7 @@ use crate::{
 };
 use std::{collections::BTreeMap, io};
 
-/// What a start finds.
+/// The replicas and other files that a start finds.
 pub(super) struct Scan<'a, D: Disk> {
     directories: &'a [Grouped<D>],
     cluster: u64,

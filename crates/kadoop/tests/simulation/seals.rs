@@ -60,7 +60,7 @@ fn what_happens_while_a_seal_is_synced_is_seen_before_it_counts() {
     }
 }
 
-/// What a sync has promised meanwhile must outlive both the seal and its end by a fence.
+/// The bytes that a sync has promised meanwhile must outlive both the seal and its end by a fence.
 #[test]
 fn bytes_synced_during_a_seal_are_there_after_any_crash() {
     for seed in 0..2_000 {

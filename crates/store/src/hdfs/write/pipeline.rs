@@ -49,7 +49,7 @@ pub struct Writing {
     pub sent: u64,
 }
 
-/// What failed: a datanode, by its index.
+/// A failed datanode, by its index.
 #[derive(Debug)]
 pub struct Fault {
     pub index: usize,

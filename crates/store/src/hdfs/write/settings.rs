@@ -32,7 +32,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// What `config` says; else the defaults of the cluster or of Hadoop's own client.
+    /// The settings of `config`; else the defaults of the cluster or of Hadoop's own client.
     ///
     /// # Errors
     /// InvalidArgument for a value that Hadoop doesn't know.
