@@ -100,6 +100,14 @@ impl OpenFile {
         Ok(fresh)
     }
 
+    /// Whether it's still open for writing.
+    pub async fn is_written(&self) -> bool {
+        match &self.writer {
+            Some(writer) => writer.lock().await.is_some(),
+            None => false,
+        }
+    }
+
     /// Drops the reader, which doesn't see the latest write.
     pub async fn written(&self) {
         if let (Some(reading), Some(_)) = (&self.reading, &self.writer) {
@@ -107,7 +115,8 @@ impl OpenFile {
         }
     }
 
-    /// Closes the writer, if there is one. It stays open if it [may go on](may_go_on) after an error.
+    /// Closes the writer, if there is one. After an error it stays open if it
+    /// [goes on](FileWriter::goes_on).
     pub async fn close(&self) -> Result<Closed> {
         let nothing = Closed { length: 0, replicas: None };
         let Some(writer) = &self.writer else { return Ok(nothing) };
@@ -115,7 +124,7 @@ impl OpenFile {
         let Some(writer) = open.as_mut() else { return Ok(nothing) };
         let length = writer.position();
         let closed = writer.close().await.map_err(|e| e.at("close", &self.path));
-        if !matches!(&closed, Err(error) if may_go_on(error)) {
+        if closed.is_ok() || !writer.goes_on() {
             *open = None;
         }
         Ok(Closed { length, replicas: closed? })
@@ -129,11 +138,6 @@ pub struct Closed {
     pub length: u64,
     /// Replicas that hold all bytes, at least, if the store tells.
     pub replicas: Option<u32>,
-}
-
-/// Whether a file stays open for writing after this error.
-pub fn may_go_on(error: &Error) -> bool {
-    matches!(error.kind(), ErrorKind::NoSpace | ErrorKind::Unavailable)
 }
 
 /// The limit of open files and listings in all sessions together.

@@ -8,7 +8,7 @@
 
 use crate::context::{Caller, Context};
 use crate::errors::{Exception, required, signed, unsigned};
-use crate::handles::{Closed, Handle, OpenFile, Place, may_go_on};
+use crate::handles::{Closed, Handle, OpenFile, Place};
 use crate::memory::Permit;
 use crate::retry::{Outcome, RequestId};
 use crate::turns;
@@ -273,8 +273,8 @@ pub async fn close_file(context: &Context, request: wire::CloseFileRequest) -> A
             return Ok(Outcome::Closed { length: 0, replicas: None });
         };
         let closed = file.close().await;
-        // The client may close it again.
-        if !matches!(&closed, Err(error) if may_go_on(error)) {
+        // Otherwise the client may close it again.
+        if !file.is_written().await {
             caller.session.handles.remove(handle)?;
         }
         let Closed { length, replicas } = closed?;

@@ -303,4 +303,8 @@ impl FileWriter for Writer {
     fn position(&self) -> u64 {
         self.behind.position()
     }
+
+    fn goes_on(&self) -> bool {
+        self.behind.goes_on()
+    }
 }

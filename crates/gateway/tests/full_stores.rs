@@ -1,4 +1,5 @@
-//! A store without room: files that are open go on once there is room again.
+//! A store without room: files that are open go on once there is room again, if their store can do
+//! that.
 
 mod common;
 use bytes::Bytes;
@@ -41,5 +42,25 @@ fn a_file_goes_on_through_a_gateway_once_there_is_room() {
         writer.close().await.unwrap();
         let read = store.read_all(&who, &path, 99).await.unwrap();
         assert_eq!(read, b"before, one, two, three, after");
+    });
+}
+
+#[test]
+fn a_file_that_does_not_go_on_is_abandoned_at_its_failed_close() {
+    let (store, gate) = Gated::new();
+    gate.end_files();
+    let served = serve_store(store, |_| {});
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let store = StraitStore::connect(&served.address.to_string(), Options::default()).await.unwrap();
+        let (who, path) = (Principal::new("the session decides"), StorePath::parse("/f").unwrap());
+        let mut writer = store.create(&who, &path, &CreateOptions::default()).await.unwrap();
+        writer.append(Bytes::from_static(b"bytes")).await.unwrap();
+        writer.flush().await.unwrap();
+        gate.set_full(true);
+        assert_eq!(writer.flush().await.unwrap_err().kind(), ErrorKind::NoSpace);
+        assert_eq!(gate.writers(), 1, "only a failed close ends it");
+        assert_eq!(writer.close().await.unwrap_err().kind(), ErrorKind::NoSpace);
+        assert_eq!(gate.writers(), 0);
     });
 }

@@ -190,10 +190,10 @@ pub trait FileReader: Send + Sync {
 /// The last three return the number of replicas that hold all bytes written here, at least. None if
 /// the store doesn't tell, or nothing was written. With fewer than the minimum they fail.
 ///
-/// After `NoSpace` or `Unavailable` the file is open, and the writer may be used again, if its store
-/// can do that: it keeps its bytes, and each operation may be repeated. [`FileWriter::position`]
-/// counts the accepted bytes; without memory for it, an append may have been accepted in part. A
-/// store that can't fails again. After any other error the file is as if abandoned.
+/// After an error, a writer that [goes on](FileWriter::goes_on) keeps its bytes, and each operation
+/// may be repeated; stores that can do that do it after `NoSpace` and `Unavailable`.
+/// [`FileWriter::position`] counts the accepted bytes; without memory for it, an append may have been
+/// accepted in part. Otherwise the file is as if abandoned.
 ///
 /// A writer dropped without close is abandoned: flushed bytes survive, and the file becomes
 /// writable again within [`Capabilities::recovery_ms`].
@@ -214,4 +214,10 @@ pub trait FileWriter: Send {
 
     /// The file's length, all accepted bytes counted.
     fn position(&self) -> u64;
+
+    /// Whether a failed operation may be repeated: the file is still open for writing. If not, all
+    /// that is left to do is to drop the writer.
+    fn goes_on(&self) -> bool {
+        false
+    }
 }

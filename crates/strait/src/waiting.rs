@@ -231,6 +231,10 @@ impl FileWriter for WatchedWriter {
     fn position(&self) -> u64 {
         self.writer.position()
     }
+
+    fn goes_on(&self) -> bool {
+        self.writer.goes_on()
+    }
 }
 
 #[cfg(test)]

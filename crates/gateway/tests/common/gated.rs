@@ -23,12 +23,19 @@ pub struct Gate {
     open: watch::Sender<bool>,
     waiting: AtomicUsize,
     full: AtomicBool,
+    ends_files: AtomicBool,
+    writers: AtomicUsize,
 }
 
 impl Gated {
     pub fn new() -> (Arc<Self>, Arc<Gate>) {
-        let (waiting, full) = (AtomicUsize::new(0), AtomicBool::new(false));
-        let gate = Arc::new(Gate { open: watch::Sender::new(true), waiting, full });
+        let gate = Arc::new(Gate {
+            open: watch::Sender::new(true),
+            waiting: AtomicUsize::new(0),
+            full: AtomicBool::new(false),
+            ends_files: AtomicBool::new(false),
+            writers: AtomicUsize::new(0),
+        });
         (Arc::new(Self { behind: MemoryStore::new("tester"), gate: gate.clone() }), gate)
     }
 }
@@ -40,6 +47,16 @@ impl Gate {
 
     pub fn open(&self) {
         self.open.send_replace(true);
+    }
+
+    /// From now on, files don't go on after a refusal.
+    pub fn end_files(&self) {
+        self.ends_files.store(true, Ordering::SeqCst);
+    }
+
+    /// Number of files that are open for writing.
+    pub fn writers(&self) -> usize {
+        self.writers.load(Ordering::SeqCst)
     }
 
     /// Sets whether the store is full: writers' operations are refused, and may be repeated.
@@ -115,6 +132,16 @@ impl FileWriter for Writer {
     fn position(&self) -> u64 {
         self.behind.position()
     }
+
+    fn goes_on(&self) -> bool {
+        !self.gate.ends_files.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.gate.writers.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 #[async_trait]
@@ -144,6 +171,7 @@ impl FileSystem for Gated {
         options: &CreateOptions,
     ) -> Result<Box<dyn FileWriter>> {
         let behind = self.behind.create(who, path, options).await?;
+        self.gate.writers.fetch_add(1, Ordering::SeqCst);
         Ok(Box::new(Writer { behind, gate: self.gate.clone() }))
     }
 

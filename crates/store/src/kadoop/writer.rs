@@ -108,6 +108,10 @@ impl FileWriter for KadoopWriter {
     fn position(&self) -> u64 {
         self.position
     }
+
+    fn goes_on(&self) -> bool {
+        self.open.as_ref().and_then(|open| open.writer.as_ref()).is_some_and(Writer::goes_on)
+    }
 }
 
 impl Drop for Open {

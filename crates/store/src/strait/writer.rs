@@ -179,8 +179,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Ends this writer, unless the file's gateway may get further later. If its session has ended, or was made anew without the handle, the fate of
-    /// unflushed bytes is unknown.
+    /// Ends this writer, unless the file's gateway may get further later. If its session has ended,
+    /// or was made anew without the handle, the fate of unflushed bytes is unknown.
     fn fail(&mut self, error: Error, subject: Subject<'_>) -> Error {
         let lost = match error.kind() {
             ErrorKind::Unauthenticated => true,
@@ -300,6 +300,10 @@ impl FileWriter for Writer {
 
     fn position(&self) -> u64 {
         self.position
+    }
+
+    fn goes_on(&self) -> bool {
+        !self.closed && self.failed.is_none()
     }
 }
 

@@ -180,6 +180,11 @@ impl Writer {
         Ok(replicas)
     }
 
+    /// Whether a failed call may be repeated. If not, this writer can't be used any more.
+    pub fn goes_on(&self) -> bool {
+        self.driver.core().error().is_none()
+    }
+
     /// Length of the file in bytes, with all written bytes.
     pub fn length(&self) -> u64 {
         self.driver.core().length()
