@@ -1,0 +1,352 @@
+//! The index log of a writer, as bytes.
+//!
+//! ```text
+//! head   magic "PLFSINDX" · version u16 · 0 u16 · rank u32 · container 16 bytes · nonce u64
+//!        · writer's host and process (UTF-8, 64 bytes with zeros behind) · CRC-32C of the head
+//! block  magic "PLFB" · version u16 · flags u16 · payload's length u32 · CRC-32C of its data u32
+//!        · epoch u64 · data's begin u64 · data's length u64 · CRC-32C of all this
+//!        · payload · CRC-32C of the payload
+//! ```
+//!
+//! Numbers are little-endian. A block tells what the bytes `data's begin .. + data's length` of the
+//! data log are. Its payload is a sequence of changes, made of variable-length integers (LEB128):
+//!
+//! ```text
+//! 0 · offset (zigzag, less the end of the change before) · length                   a write
+//! 1 · offset (the same) · length · stride - length · count                          a pattern
+//! 2 · length                                                                        a truncation
+//! ```
+
+use crate::pattern::{Change, MAX_LENGTH, Pattern};
+
+/// Most bytes of a block's payload.
+pub const MAX_PAYLOAD: usize = 1 << 20;
+const HEAD_MAGIC: &[u8; 8] = b"PLFSINDX";
+const BLOCK_MAGIC: &[u8; 4] = b"PLFB";
+const VERSION: u16 = 1;
+const NOTE_AT: usize = 40;
+const NOTE_BYTES: usize = 64;
+const CRC_BYTES: usize = 4;
+const HEAD_BYTES: usize = NOTE_AT + NOTE_BYTES + CRC_BYTES;
+const BLOCK_BYTES: usize = 40 + CRC_BYTES;
+const CLOSED: u16 = 1;
+
+const WRITE: u8 = 0;
+const PATTERN: u8 = 1;
+const TRUNCATION: u8 = 2;
+
+/// A number that nobody else draws, of a container.
+pub type ContainerId = [u8; 16];
+
+/// The begin of an index log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Head {
+    /// The container that the log belongs to.
+    pub container: ContainerId,
+    /// The writer's rank.
+    pub rank: u32,
+    /// Distinguishes writers with the same rank.
+    pub nonce: u64,
+    /// Host and process of the writer, for people.
+    pub note: String,
+}
+
+/// Changes that were published together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Block {
+    /// Orders blocks of different writers.
+    pub epoch: u64,
+    /// Whether the writer closed its log with it.
+    pub closed: bool,
+    /// Offset of its first byte in the data log.
+    pub data_begin: u64,
+    /// Its bytes in the data log.
+    pub data_length: u64,
+    /// CRC-32C of these bytes.
+    pub data_crc: u32,
+    /// The changes, in order.
+    pub changes: Vec<Change>,
+}
+
+/// Reason for which an index log can't be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Damage {
+    /// It was written by a later version.
+    Version(u16),
+    /// A checksum failed, or what it covers makes no sense, at this offset.
+    At(u64),
+}
+
+/// A whole index log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Log {
+    /// None if it was cut within its head, before anything was published.
+    pub head: Option<Head>,
+    /// The blocks, in order.
+    pub blocks: Vec<Block>,
+    /// Bytes at the end that are no whole block. They were never synced.
+    pub torn: u64,
+}
+
+impl Log {
+    /// Whether its writer closed it.
+    pub fn is_closed(&self) -> bool {
+        self.blocks.last().is_some_and(|block| block.closed)
+    }
+}
+
+impl Head {
+    /// Appends it to `out`. The note is cut to 64 bytes.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let begin = out.len();
+        out.extend_from_slice(HEAD_MAGIC);
+        out.extend_from_slice(&VERSION.to_le_bytes());
+        out.extend_from_slice(&[0; 2]);
+        out.extend_from_slice(&self.rank.to_le_bytes());
+        out.extend_from_slice(&self.container);
+        out.extend_from_slice(&self.nonce.to_le_bytes());
+        out.extend_from_slice(&self.note.as_bytes()[..self.note.floor_char_boundary(NOTE_BYTES)]);
+        out.resize(begin + NOTE_AT + NOTE_BYTES, 0);
+        seal(out, begin);
+    }
+}
+
+impl Block {
+    /// Appends it to `out`.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let begin = out.len();
+        out.extend_from_slice(BLOCK_MAGIC);
+        out.extend_from_slice(&VERSION.to_le_bytes());
+        out.extend_from_slice(&(if self.closed { CLOSED } else { 0 }).to_le_bytes());
+        let length_at = out.len();
+        out.extend_from_slice(&[0; 4]);
+        out.extend_from_slice(&self.data_crc.to_le_bytes());
+        for number in [self.epoch, self.data_begin, self.data_length] {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+        // Its checksum needs the payload's length, and so the payload.
+        out.extend_from_slice(&[0; CRC_BYTES]);
+        let payload = out.len();
+        let mut before = 0;
+        for change in &self.changes {
+            encode_change(change, &mut before, out);
+        }
+        let length = (out.len() - payload) as u32;
+        out[length_at..length_at + 4].copy_from_slice(&length.to_le_bytes());
+        let crc = crc32c::crc32c(&out[begin..payload - CRC_BYTES]);
+        out[payload - CRC_BYTES..payload].copy_from_slice(&crc.to_le_bytes());
+        seal(out, payload);
+    }
+}
+
+/// Appends the checksum of what `out` has from `begin` on.
+fn seal(out: &mut Vec<u8>, begin: usize) {
+    let crc = crc32c::crc32c(&out[begin..]);
+    out.extend_from_slice(&crc.to_le_bytes());
+}
+
+fn encode_change(change: &Change, before: &mut u64, out: &mut Vec<u8>) {
+    match change {
+        Change::Write(pattern) => {
+            let single = pattern.count() == 1;
+            out.push(if single { WRITE } else { PATTERN });
+            // Both are at most i64::MAX.
+            let distance = pattern.start() as i64 - *before as i64;
+            put(out, ((distance << 1) ^ (distance >> 63)) as u64);
+            put(out, pattern.length());
+            if !single {
+                put(out, pattern.stride() - pattern.length());
+                put(out, pattern.count());
+            }
+            *before = pattern.end();
+        }
+        Change::Truncate(length) => {
+            out.push(TRUNCATION);
+            put(out, *length);
+        }
+    }
+}
+
+fn put(out: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+/// Reads an index log. A block at its end that is incomplete, or whose payload is damaged, is cut:
+/// its writer crashed.
+///
+/// # Errors
+/// Damage before the end, or anywhere in a log that was closed; a later version.
+pub fn decode(bytes: &[u8]) -> Result<Log, Damage> {
+    let mut input = Input { bytes, at: 0 };
+    let head = match input.head()? {
+        Some(head) => head,
+        None => return Ok(Log { head: None, blocks: Vec::new(), torn: bytes.len() as u64 }),
+    };
+    let (mut blocks, mut data_end) = (Vec::<Block>::new(), 0);
+    while input.at < bytes.len() {
+        let at = input.at as u64;
+        match input.block()? {
+            Some(block) => {
+                // Each goes on behind the last.
+                if block.data_begin != data_end || blocks.last().is_some_and(|last| last.closed) {
+                    return Err(Damage::At(at));
+                }
+                data_end += block.data_length;
+                blocks.push(block);
+            }
+            None if blocks.last().is_some_and(|last| last.closed) => return Err(Damage::At(at)),
+            None => break,
+        }
+    }
+    Ok(Log { head: Some(head), blocks, torn: (bytes.len() - input.at) as u64 })
+}
+
+struct Input<'b> {
+    bytes: &'b [u8],
+    at: usize,
+}
+
+impl<'b> Input<'b> {
+    /// None if it is torn.
+    fn head(&mut self) -> Result<Option<Head>, Damage> {
+        let Some(head) = self.bytes.get(..HEAD_BYTES) else { return Ok(None) };
+        if !is_sealed(head) {
+            let torn = self.bytes.len() == HEAD_BYTES || is_blank(self.bytes);
+            return if torn { Ok(None) } else { Err(Damage::At(0)) };
+        }
+        if &head[..8] != HEAD_MAGIC {
+            return Err(Damage::At(0));
+        }
+        version(u16_at(head, 8))?;
+        let note = std::str::from_utf8(&head[NOTE_AT..NOTE_AT + NOTE_BYTES]).map_err(|_| Damage::At(0))?;
+        self.at = HEAD_BYTES;
+        Ok(Some(Head {
+            rank: u32_at(head, 12),
+            container: array(head, 16),
+            nonce: u64_at(head, 32),
+            note: note.trim_end_matches('\0').to_owned(),
+        }))
+    }
+
+    /// None if it is torn.
+    fn block(&mut self) -> Result<Option<Block>, Damage> {
+        let damaged = Damage::At(self.at as u64);
+        let rest = &self.bytes[self.at..];
+        let Some(fixed) = rest.get(..BLOCK_BYTES) else { return Ok(None) };
+        if !is_sealed(fixed) {
+            let torn = rest.len() == BLOCK_BYTES || is_blank(rest);
+            return if torn { Ok(None) } else { Err(damaged) };
+        }
+        if &fixed[..4] != BLOCK_MAGIC {
+            return Err(damaged);
+        }
+        version(u16_at(fixed, 4))?;
+        let length = u32_at(fixed, 8) as usize;
+        if length > MAX_PAYLOAD {
+            return Err(damaged);
+        }
+        let end = BLOCK_BYTES + length + CRC_BYTES;
+        let Some(payload) = rest.get(BLOCK_BYTES..end) else { return Ok(None) };
+        if !is_sealed(payload) {
+            return if rest.len() == end || is_blank(payload) { Ok(None) } else { Err(damaged) };
+        }
+        let block = Block {
+            epoch: u64_at(fixed, 16),
+            closed: u16_at(fixed, 6) & CLOSED != 0,
+            data_begin: u64_at(fixed, 24),
+            data_length: u64_at(fixed, 32),
+            data_crc: u32_at(fixed, 12),
+            changes: changes(&payload[..length]).ok_or(damaged)?,
+        };
+        let written = block.changes.iter().try_fold(0_u64, |sum, change| match change {
+            Change::Write(pattern) => sum.checked_add(pattern.bytes()),
+            Change::Truncate(_) => Some(sum),
+        });
+        let within = block.data_begin.checked_add(block.data_length).is_some_and(|end| end <= MAX_LENGTH);
+        if written != Some(block.data_length) || !within {
+            return Err(damaged);
+        }
+        self.at += end;
+        Ok(Some(block))
+    }
+}
+
+fn version(found: u16) -> Result<(), Damage> {
+    if found == VERSION { Ok(()) } else { Err(Damage::Version(found)) }
+}
+
+/// Whether its last bytes are the checksum of the others.
+fn is_sealed(bytes: &[u8]) -> bool {
+    let (covered, crc) = bytes.split_at(bytes.len() - CRC_BYTES);
+    crc32c::crc32c(covered).to_le_bytes() == crc
+}
+
+/// Whether all are zero, as a file system may leave the end of a file after a power loss.
+fn is_blank(bytes: &[u8]) -> bool {
+    bytes.iter().all(|byte| *byte == 0)
+}
+
+fn changes(mut payload: &[u8]) -> Option<Vec<Change>> {
+    let (mut changes, mut before) = (Vec::new(), 0_u64);
+    while let Some((kind, rest)) = payload.split_first() {
+        payload = rest;
+        let change = match *kind {
+            TRUNCATION => Change::Truncate(take(&mut payload).filter(|length| *length <= MAX_LENGTH)?),
+            WRITE | PATTERN => {
+                let zigzag = take(&mut payload)?;
+                let distance = (zigzag >> 1) as i64 ^ -((zigzag & 1) as i64);
+                let start = before.checked_add_signed(distance)?;
+                let length = take(&mut payload)?;
+                let (stride, count) = match *kind {
+                    WRITE => (0, 1),
+                    _ => (take(&mut payload)?.checked_add(length)?, take(&mut payload)?),
+                };
+                let pattern = Pattern::new(start, length, stride, count)?;
+                before = pattern.end();
+                Change::Write(pattern)
+            }
+            _ => return None,
+        };
+        changes.push(change);
+    }
+    Some(changes)
+}
+
+fn take(payload: &mut &[u8]) -> Option<u64> {
+    let mut number = 0_u64;
+    for shift in (0..64).step_by(7) {
+        let (byte, rest) = payload.split_first()?;
+        *payload = rest;
+        let bits = u64::from(byte & 0x7f);
+        if bits << shift >> shift != bits {
+            return None;
+        }
+        number |= bits << shift;
+        if byte & 0x80 == 0 {
+            return Some(number);
+        }
+    }
+    None
+}
+
+fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    let mut out = [0; N];
+    out.copy_from_slice(&bytes[at..at + N]);
+    out
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes(array(bytes, at))
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(array(bytes, at))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(array(bytes, at))
+}

@@ -1,0 +1,280 @@
+//! A logical file: its container, made, found, measured and removed.
+
+use crate::block::{self, Block, ContainerId, Damage, Log};
+use crate::index::{Index, Source};
+use crate::layout::{Layout, LogName};
+use crate::pattern::Change;
+use crate::reader::Reader;
+use crate::writer::Writer;
+use bytes::Bytes;
+use futures::{StreamExt, TryStreamExt, stream};
+use std::sync::Arc;
+use strait_store::{
+    CreateOptions, Error, ErrorKind, FileSystem, FileSystemExt, Principal, Result, StorePath, fail,
+};
+
+/// Begin of a mark, before the container's id in hexadecimal digits.
+const MARK: &str = "strait-plfs 1 ";
+const MARK_BYTES: usize = MARK.len() + 32 + 1;
+/// Index logs that are read at once.
+const AT_ONCE: usize = 16;
+/// Most bytes of an index log. Its payload is at least a third of that.
+const MAX_INDEX_LOG: usize = 256 << 20;
+
+/// Settings of a new container.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Permission bits of the file, and so of the container's logs. The directories also get `x`
+    /// wherever there is `r`.
+    pub permission: Option<u32>,
+    /// Settings of each log.
+    pub logs: CreateOptions,
+}
+
+/// A logical file.
+#[derive(Clone)]
+pub struct Container {
+    pub(crate) fs: Arc<dyn FileSystem>,
+    pub(crate) who: Principal,
+    pub(crate) layout: Layout,
+    pub(crate) id: ContainerId,
+    pub(crate) logs: CreateOptions,
+}
+
+/// An index log and the name of its writer.
+pub(crate) struct NamedLog {
+    pub name: LogName,
+    pub log: Log,
+}
+
+impl Container {
+    /// Makes a logical file. It appears whole, on every node, under its name.
+    ///
+    /// # Errors
+    /// AlreadyExists: a file, directory or container has the name.
+    pub async fn create(
+        fs: Arc<dyn FileSystem>,
+        who: &Principal,
+        path: &StorePath,
+        options: &Options,
+    ) -> Result<Self> {
+        let failed = |error: Error| error.at("create", path);
+        let Some(parent) = path.parent() else {
+            return fail(ErrorKind::AlreadyExists, "the root can't be a file").map_err(failed);
+        };
+        // Renaming decides between those that make it at once.
+        let id: ContainerId = random();
+        let hidden = parent.join(&format!(".{}.plfs-{}", short(path.name()), hexadecimal(&id)))?;
+        let container = Self {
+            layout: Layout::new(hidden.clone()),
+            logs: CreateOptions { permission: options.permission, ..options.logs.clone() },
+            fs,
+            who: who.clone(),
+            id,
+        };
+        let made = async {
+            container.fill(options.permission.map(directory)).await?;
+            container.fs.rename(who, &hidden, path, false).await
+        };
+        if let Err(error) = made.await {
+            // It is nobody's, also if this fails.
+            let _ = container.fs.remove(who, &hidden, true).await;
+            return Err(failed(error));
+        }
+        Ok(Self { layout: Layout::new(path.clone()), ..container })
+    }
+
+    /// Makes the directories and the mark.
+    async fn fill(&self, permission: Option<u32>) -> Result<()> {
+        let layout = &self.layout;
+        for directory in [layout.root().clone(), layout.logs()?, layout.open()?, layout.epochs()?] {
+            self.fs.mkdirs(&self.who, &directory, permission).await?;
+        }
+        let mark = Bytes::from(format!("{MARK}{}\n", hexadecimal(&self.id)));
+        self.fs.write_all(&self.who, &layout.mark()?, &self.logs, mark).await
+    }
+
+    /// Finds a logical file.
+    ///
+    /// # Errors
+    /// NotFound; InvalidArgument for what is no container; Unsupported for one of a later version.
+    pub async fn open(fs: Arc<dyn FileSystem>, who: &Principal, path: &StorePath) -> Result<Self> {
+        let failed = |error: Error| error.at("open", path);
+        let layout = Layout::new(path.clone());
+        let mark = match fs.read_all(who, &layout.mark()?, MARK_BYTES).await {
+            Ok(mark) => mark,
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+                fs.stat(who, path).await.map_err(failed)?;
+                return fail(ErrorKind::InvalidArgument, "it is no PLFS container").map_err(failed);
+            }
+            Err(error) => return Err(error),
+        };
+        let id = id_of(&mark).map_err(failed)?;
+        let attributes = fs.stat(who, &layout.mark()?).await?;
+        let logs = CreateOptions { permission: Some(attributes.permission), ..CreateOptions::default() };
+        Ok(Self { fs, who: who.clone(), layout, id, logs })
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &StorePath {
+        self.layout.root()
+    }
+
+    /// A writer of its own for `rank`. Any number of them may write at once, and several may have
+    /// the same rank. It makes its logs at its first change.
+    pub fn writer(&self, rank: u32) -> Writer {
+        let nonce = u64::from_le_bytes(random());
+        Writer::new(self.clone(), LogName { rank, nonce })
+    }
+
+    /// A reader of all that was synced, or closed, before.
+    pub async fn reader(&self) -> Result<Reader> {
+        let (index, logs) = self.index().await?;
+        Ok(Reader::new(self.clone(), index, logs))
+    }
+
+    /// The file's length, of what was synced or closed.
+    pub async fn length(&self) -> Result<u64> {
+        Ok(self.index().await?.0.length())
+    }
+
+    /// Removes the file.
+    pub async fn remove(self) -> Result<()> {
+        self.fs.remove(&self.who, self.path(), true).await
+    }
+
+    /// The merged index, and the names of the logs that it numbers.
+    async fn index(&self) -> Result<(Index, Vec<LogName>)> {
+        let logs = self.read_logs().await?;
+        let mut blocks: Vec<(u64, LogName, u32, &Block)> = Vec::new();
+        for (number, log) in logs.iter().enumerate() {
+            let number = u32::try_from(number).unwrap_or(u32::MAX);
+            blocks.extend(log.log.blocks.iter().map(|block| (block.epoch, log.name, number, block)));
+        }
+        // Stable: those of one log stay in their order.
+        blocks.sort_by_key(|(epoch, name, ..)| (*epoch, *name));
+        let mut index = Index::default();
+        for (_, _, log, block) in blocks {
+            let mut offset = block.data_begin;
+            for change in &block.changes {
+                index.apply(change, Source { log, offset });
+                if let Change::Write(pattern) = change {
+                    offset += pattern.bytes();
+                }
+            }
+        }
+        Ok((index, logs.into_iter().map(|log| log.name).collect()))
+    }
+
+    /// All index logs, in the order of their names.
+    pub(crate) async fn read_logs(&self) -> Result<Vec<NamedLog>> {
+        let names = self
+            .fs
+            .list(&self.who, &self.layout.logs()?)
+            .try_filter_map(async |entry| Ok(LogName::of_index(entry.name())));
+        let mut names: Vec<LogName> = names.try_collect().await?;
+        names.sort_unstable();
+        let reads = stream::iter(names).map(|name| self.read_log(name));
+        reads.buffered(AT_ONCE).try_collect().await
+    }
+
+    async fn read_log(&self, name: LogName) -> Result<NamedLog> {
+        let path = self.layout.index(name)?;
+        let bytes = self.fs.read_all(&self.who, &path, MAX_INDEX_LOG).await?;
+        let log = block::decode(&bytes).map_err(|damage| damaged(damage, &path))?;
+        match &log.head {
+            Some(head) if head.container != self.id => {
+                fail(ErrorKind::Corrupt, "the index log belongs to another container")
+                    .map_err(|error: Error| error.at("read", &path))
+            }
+            _ => Ok(NamedLog { name, log }),
+        }
+    }
+
+    /// The last epoch that a writer published; 0 if none did.
+    pub(crate) async fn epoch(&self) -> Result<u64> {
+        let mut entries = self.fs.list(&self.who, &self.layout.epochs()?);
+        let mut last = 0;
+        while let Some(entry) = entries.next().await {
+            last = last.max(entry?.name().parse().unwrap_or(0));
+        }
+        Ok(last)
+    }
+
+    /// Publishes an epoch. Another writer may have published the same.
+    pub(crate) async fn publish(&self, epoch: u64) -> Result<()> {
+        let made = self.fs.write_all(&self.who, &self.layout.epoch(epoch)?, &self.logs, Bytes::new()).await;
+        match made {
+            Err(error) if matches!(error.kind(), ErrorKind::AlreadyExists | ErrorKind::Busy) => Ok(()),
+            made => made,
+        }
+    }
+
+    /// An error unless this container is still at its path.
+    pub(crate) async fn check_place(&self) -> Result<()> {
+        let moved = || {
+            let message = "the file was removed, renamed or replaced while it was open";
+            Error::new(ErrorKind::NotFound, message).at("write", self.path())
+        };
+        match self.fs.read_all(&self.who, &self.layout.mark()?, MARK_BYTES).await {
+            Ok(mark) if id_of(&mark).is_ok_and(|id| id == self.id) => Ok(()),
+            Ok(_) => Err(moved()),
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+                Err(moved())
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn id_of(mark: &[u8]) -> Result<ContainerId> {
+    let Ok(text) = std::str::from_utf8(mark) else {
+        return fail(ErrorKind::Corrupt, "its mark is damaged");
+    };
+    let Some(digits) = text.strip_prefix(MARK).and_then(|text| text.strip_suffix('\n')) else {
+        return match text.strip_prefix("strait-plfs ") {
+            Some(_) => fail(ErrorKind::Unsupported, "a later version of Strait made the container"),
+            None => fail(ErrorKind::Corrupt, "its mark is damaged"),
+        };
+    };
+    match u128::from_str_radix(digits, 16) {
+        Ok(id) if digits.len() == 32 => Ok(id.to_be_bytes()),
+        _ => fail(ErrorKind::Corrupt, "its mark is damaged"),
+    }
+}
+
+fn damaged(damage: Damage, path: &StorePath) -> Error {
+    let error = match damage {
+        Damage::Version(version) => {
+            let message = format!("a later version of Strait wrote it (format {version})");
+            Error::new(ErrorKind::Unsupported, message)
+        }
+        Damage::At(offset) => Error::new(ErrorKind::Corrupt, format!("damaged at byte {offset}")),
+    };
+    error.at("read", path)
+}
+
+/// A file's permission, with leave to search wherever there is leave to read.
+fn directory(permission: u32) -> u32 {
+    permission | (permission & 0o444) >> 2
+}
+
+/// A name that leaves room for more.
+fn short(name: &str) -> &str {
+    &name[..name.floor_char_boundary(150)]
+}
+
+fn hexadecimal(bytes: &[u8; 16]) -> String {
+    format!("{:032x}", u128::from_be_bytes(*bytes))
+}
+
+/// Bytes that nobody can guess, or draws again.
+///
+/// # Panics
+/// If the kernel gives none.
+fn random<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    let filled = rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty());
+    assert_eq!(filled, Ok(N), "the kernel gives no random numbers");
+    bytes
+}

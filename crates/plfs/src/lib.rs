@@ -1,0 +1,32 @@
+//! Many writers, one file, on any store: PLFS (Bent et al., SC 2009; on HDFS: Cranor, Polte, Gibson).
+//!
+//! A logical file is a *container*, a directory of the store. Each writer appends to a data log and
+//! an index log of its own, so that no two write one file, and stores that only append will do.
+//!
+//! ```text
+//!   write_at(offset, bytes)                      read_at(offset, length)
+//!          │                                            │
+//!       Writer ── Recorder ── block                  Reader ── Index ── pieces
+//!          │         (patterns)  │                      │        ▲
+//!          ▼                     ▼                      ▼        │ all blocks, in order
+//!   logs/RANK.NONCE.data   logs/RANK.NONCE.index    data logs   index logs
+//! ```
+//!
+//! **Order.** Overlapping writes are ordered by (epoch, rank, nonce, place in the log). A writer
+//! learns at each sync which epochs others have published, and publishes its own behind them. So
+//! bytes that were synced before another writer's sync began are older than what that sync
+//! publishes. No clock takes part.
+//!
+//! This room must never: name a store; keep more than a window of data in memory.
+
+pub mod block;
+mod container;
+pub mod index;
+mod layout;
+pub mod pattern;
+mod reader;
+mod writer;
+
+pub use container::{Container, Options};
+pub use reader::Reader;
+pub use writer::Writer;

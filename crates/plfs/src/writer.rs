@@ -1,0 +1,195 @@
+//! One of the writers of a logical file.
+
+use crate::block::{Block, Head};
+use crate::container::Container;
+use crate::layout::LogName;
+use crate::pattern::{MAX_LENGTH, Recorder};
+use bytes::Bytes;
+use strait_store::{Error, ErrorKind, FileSystemExt, FileWriter, Result, append_all, fail};
+
+/// Changes that wait for the next block at most, some 40 KB.
+const MOST_CHANGES: usize = 4096;
+
+/// A writer of a logical file, at any offsets.
+///
+/// What it writes is visible, and survives a crash of the writer, once [`Writer::sync`] or
+/// [`Writer::close`] has returned. A writer dropped without close leaves what it synced.
+pub struct Writer {
+    container: Container,
+    name: LogName,
+    logs: Option<Logs>,
+    recorder: Recorder,
+    /// Bytes in the data log, and how many of them blocks describe.
+    data_bytes: u64,
+    described: u64,
+    data_crc: u32,
+    /// The epoch of blocks that are written between two syncs.
+    epoch: u64,
+    /// A failure after which the logs may not fit each other.
+    failed: Option<Error>,
+    closed: bool,
+}
+
+struct Logs {
+    data: Box<dyn FileWriter>,
+    index: Box<dyn FileWriter>,
+}
+
+impl Writer {
+    pub(crate) fn new(container: Container, name: LogName) -> Self {
+        Self {
+            container,
+            name,
+            logs: None,
+            recorder: Recorder::default(),
+            data_bytes: 0,
+            described: 0,
+            data_crc: 0,
+            epoch: 0,
+            failed: None,
+            closed: false,
+        }
+    }
+
+    /// Writes `data` at `offset`; bytes before it that were never written are a hole.
+    ///
+    /// # Errors
+    /// InvalidArgument beyond the longest file of [`MAX_LENGTH`] bytes.
+    pub async fn write_at(&mut self, offset: u64, data: Bytes) -> Result<()> {
+        self.check_usable()?;
+        let length = data.len() as u64;
+        if offset.checked_add(length).is_none_or(|end| end > MAX_LENGTH) {
+            return self.refuse("write", "the file would be longer than 2^63 - 1 bytes");
+        }
+        if length == 0 {
+            return Ok(());
+        }
+        let crc = crc32c::crc32c_append(self.data_crc, &data);
+        let logs = self.logs().await?;
+        let appended = append_all(logs.data.as_mut(), data).await;
+        self.kept(appended)?;
+        self.data_crc = crc;
+        self.data_bytes += length;
+        self.recorder.write(offset, length);
+        if self.recorder.len() >= MOST_CHANGES { self.write_block(self.epoch, false).await } else { Ok(()) }
+    }
+
+    /// Sets the file's length, and publishes that.
+    pub async fn truncate(&mut self, length: u64) -> Result<()> {
+        self.check_usable()?;
+        if length > MAX_LENGTH {
+            return self.refuse("truncate", "the file would be longer than 2^63 - 1 bytes");
+        }
+        self.recorder.truncate(length);
+        self.sync().await
+    }
+
+    /// Makes what was written durable, and visible to readers that are opened afterwards. It is
+    /// newer than all that other writers had synced before. Without changes, the next ones are
+    /// newer than that.
+    pub async fn sync(&mut self) -> Result<()> {
+        self.check_usable()?;
+        self.publish(false).await
+    }
+
+    /// Syncs, and ends the writer. A second close does nothing.
+    pub async fn close(&mut self) -> Result<()> {
+        if self.closed {
+            return Ok(());
+        }
+        self.check_usable()?;
+        if self.logs.is_some() || !self.recorder.is_empty() {
+            self.publish(true).await?;
+            let mark = self.container.layout.open_mark(self.name)?;
+            self.container.fs.remove(&self.container.who, &mark, false).await?;
+        }
+        self.closed = true;
+        self.logs = None;
+        Ok(())
+    }
+
+    async fn publish(&mut self, close: bool) -> Result<()> {
+        let epoch = self.container.epoch().await? + 1;
+        self.epoch = self.epoch.max(epoch);
+        if self.recorder.is_empty() && self.described == self.data_bytes && !close {
+            return Ok(());
+        }
+        // The bytes first: no index may tell of bytes that a crash takes away.
+        let data = &mut self.logs().await?.data;
+        let synced = if close { data.close().await } else { data.sync().await };
+        self.kept(synced)?;
+        self.write_block(self.epoch, close).await?;
+        let index = &mut self.logs().await?.index;
+        let synced = if close { index.close().await } else { index.sync().await };
+        self.kept(synced)?;
+        // Otherwise the mark would make a directory where the file was.
+        self.container.check_place().await?;
+        self.container.publish(self.epoch).await?;
+        self.epoch += 1;
+        Ok(())
+    }
+
+    async fn write_block(&mut self, epoch: u64, closed: bool) -> Result<()> {
+        let block = Block {
+            epoch,
+            closed,
+            data_begin: self.described,
+            data_length: self.data_bytes - self.described,
+            data_crc: self.data_crc,
+            changes: self.recorder.take(),
+        };
+        let mut bytes = Vec::new();
+        block.encode(&mut bytes);
+        let index = &mut self.logs().await?.index;
+        let appended = append_all(index.as_mut(), bytes.into()).await;
+        self.kept(appended)?;
+        self.described = self.data_bytes;
+        self.data_crc = 0;
+        Ok(())
+    }
+
+    /// The logs, which the first change makes.
+    async fn logs(&mut self) -> Result<&mut Logs> {
+        if self.logs.is_none() {
+            let Container { fs, who, layout, id, logs } = &self.container;
+            self.container.check_place().await?;
+            fs.write_all(who, &layout.open_mark(self.name)?, logs, Bytes::new()).await?;
+            let data = fs.create(who, &layout.data(self.name)?, logs).await?;
+            let mut index = fs.create(who, &layout.index(self.name)?, logs).await?;
+            let head = Head { container: *id, rank: self.name.rank, nonce: self.name.nonce, note: note() };
+            let mut bytes = Vec::new();
+            head.encode(&mut bytes);
+            append_all(index.as_mut(), bytes.into()).await?;
+            self.epoch = self.epoch.max(self.container.epoch().await? + 1);
+            self.logs = Some(Logs { data, index });
+        }
+        match &mut self.logs {
+            Some(logs) => Ok(logs),
+            None => fail(ErrorKind::Internal, "the writer has no logs"),
+        }
+    }
+
+    /// Remembers a failure.
+    fn kept<T>(&mut self, outcome: Result<T>) -> Result<T> {
+        outcome.inspect_err(|error| self.failed = Some(error.again()))
+    }
+
+    fn check_usable(&self) -> Result<()> {
+        match &self.failed {
+            _ if self.closed => self.refuse("write", "the writer is closed"),
+            Some(error) => Err(error.again()),
+            None => Ok(()),
+        }
+    }
+
+    fn refuse<T>(&self, operation: &'static str, message: &'static str) -> Result<T> {
+        fail(ErrorKind::InvalidArgument, message)
+            .map_err(|error: Error| error.at(operation, self.container.path()))
+    }
+}
+
+/// Host and process, for people.
+fn note() -> String {
+    let host = rustix::system::uname();
+    format!("{} {}", host.nodename().to_string_lossy(), std::process::id())
+}

@@ -1,0 +1,297 @@
+//! Containers on the stores that need no cluster.
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use std::sync::Arc;
+use strait_plfs::{Container, Options};
+use strait_store::{ErrorKind, FileStore, FileSystem, FileSystemExt, MemoryStore, Principal, StorePath};
+
+struct Scene {
+    fs: Arc<dyn FileSystem>,
+    who: Principal,
+    path: StorePath,
+    _dir: Option<tempfile::TempDir>,
+}
+
+impl Scene {
+    fn in_memory() -> Self {
+        let fs = Arc::new(MemoryStore::new("tester"));
+        Self { fs, who: Principal::new("tester"), path: StorePath::parse("/run/ckpt").unwrap(), _dir: None }
+    }
+
+    async fn create(&self) -> Container {
+        self.fs.mkdirs(&self.who, &self.path.parent().unwrap(), None).await.unwrap();
+        Container::create(self.fs.clone(), &self.who, &self.path, &Options::default()).await.unwrap()
+    }
+
+    async fn open(&self) -> Container {
+        Container::open(self.fs.clone(), &self.who, &self.path).await.unwrap()
+    }
+
+    async fn content(&self) -> Vec<u8> {
+        let reader = self.open().await.reader().await.unwrap();
+        reader.read_at(0, 1 << 20).await.unwrap().to_vec()
+    }
+}
+
+fn bytes(text: &'static str) -> Bytes {
+    Bytes::from_static(text.as_bytes())
+}
+
+#[tokio::test]
+async fn many_writers_make_one_file() {
+    let scene = Scene::in_memory();
+    let container = scene.create().await;
+    let mut writers: Vec<_> = (0..8).map(|rank| container.writer(rank)).collect();
+    for round in 0..100_u64 {
+        for (rank, writer) in writers.iter_mut().enumerate() {
+            let at = (round * 8 + rank as u64) * 47;
+            writer.write_at(at, vec![rank as u8 + 1; 47].into()).await.unwrap();
+        }
+    }
+    for writer in &mut writers {
+        writer.close().await.unwrap();
+    }
+    let expected: Vec<u8> = (0..800).flat_map(|block| vec![(block % 8) as u8 + 1; 47]).collect();
+    assert!(scene.content().await == expected);
+    assert_eq!(scene.open().await.length().await.unwrap(), 800 * 47);
+}
+
+#[tokio::test]
+async fn what_is_synced_is_visible_while_its_writer_is_open_and_nothing_else() {
+    let scene = Scene::in_memory();
+    let container = scene.create().await;
+    let mut writer = container.writer(0);
+    writer.write_at(3, bytes("synced")).await.unwrap();
+    writer.sync().await.unwrap();
+    writer.write_at(0, bytes("unsynced")).await.unwrap();
+    assert_eq!(scene.content().await, b"\0\0\0synced");
+    drop(writer);
+    assert_eq!(scene.content().await, b"\0\0\0synced", "its crash takes nothing away");
+}
+
+/// Two writers are open all the time, as two ranks of one program.
+#[tokio::test]
+async fn the_later_of_two_synced_writes_wins_whichever_rank_made_it() {
+    for first in [0, 1] {
+        let scene = Scene::in_memory();
+        let container = scene.create().await;
+        let mut writers = [container.writer(0), container.writer(1)];
+        for writer in &mut writers {
+            writer.write_at(0, bytes("before")).await.unwrap();
+            writer.sync().await.unwrap();
+        }
+        for round in 0..5 {
+            for (writer, text) in [(first, "AAAA"), (1 - first, "BB")] {
+                writers[writer].write_at(round, bytes(text)).await.unwrap();
+                writers[writer].sync().await.unwrap();
+            }
+            let expected = format!("{}BBAA", "B".repeat(round as usize));
+            assert_eq!(&scene.content().await[..expected.len()], expected.as_bytes());
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_truncation_counts_for_what_others_synced_before_it_only() {
+    let scene = Scene::in_memory();
+    let container = scene.create().await;
+    let (mut a, mut b) = (container.writer(0), container.writer(1));
+    a.write_at(0, bytes("0123456789")).await.unwrap();
+    a.sync().await.unwrap();
+    b.truncate(4).await.unwrap();
+    assert_eq!(scene.content().await, b"0123");
+    a.write_at(6, bytes("after")).await.unwrap();
+    a.sync().await.unwrap();
+    assert_eq!(scene.content().await, b"0123\0\0after");
+    b.truncate(0).await.unwrap();
+    assert_eq!(scene.content().await, b"");
+    b.truncate(3).await.unwrap();
+    assert_eq!(scene.content().await, b"\0\0\0");
+}
+
+#[tokio::test]
+async fn only_one_of_two_creators_makes_the_file() {
+    let scene = Scene::in_memory();
+    scene.create().await;
+    let again = Container::create(scene.fs.clone(), &scene.who, &scene.path, &Options::default()).await;
+    assert_eq!(again.err().unwrap().kind(), ErrorKind::AlreadyExists);
+    let entries = scene.fs.list_all(&scene.who, &scene.path.parent().unwrap(), 9).await.unwrap();
+    assert_eq!(entries.len(), 1, "the other leaves nothing behind");
+}
+
+#[tokio::test]
+async fn what_is_no_container_is_named_so() {
+    let scene = Scene::in_memory();
+    let open = async || Container::open(scene.fs.clone(), &scene.who, &scene.path).await.err().unwrap();
+    assert_eq!(open().await.kind(), ErrorKind::NotFound);
+    scene.fs.mkdirs(&scene.who, &scene.path, None).await.unwrap();
+    let error = open().await;
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    assert_eq!(error.to_string(), "open /run/ckpt: it is no PLFS container (InvalidArgument)");
+    let mark = scene.path.join(".plfs").unwrap();
+    for (text, kind) in [("strait-plfs 2 later\n", ErrorKind::Unsupported), ("nonsense", ErrorKind::Corrupt)]
+    {
+        let options = strait_store::CreateOptions { overwrite: true, ..Default::default() };
+        scene.fs.write_all(&scene.who, &mark, &options, text.into()).await.unwrap();
+        assert_eq!(open().await.kind(), kind);
+    }
+}
+
+#[tokio::test]
+async fn a_writer_of_a_removed_file_makes_no_directory_in_its_place() {
+    let scene = Scene::in_memory();
+    let container = scene.create().await;
+    let mut writer = container.writer(0);
+    writer.write_at(0, bytes("bytes")).await.unwrap();
+    container.remove().await.unwrap();
+    assert!(writer.sync().await.is_err());
+    assert!(!scene.fs.exists(&scene.who, &scene.path).await.unwrap());
+}
+
+#[tokio::test]
+async fn damage_is_reported_with_the_file_that_has_it() {
+    let scene = Scene::in_memory();
+    let container = scene.create().await;
+    let mut writer = container.writer(0);
+    writer.write_at(0, bytes("0123456789")).await.unwrap();
+    writer.close().await.unwrap();
+    let logs = scene.path.join("logs").unwrap();
+    let named = async |ending: &str| {
+        let entries = scene.fs.list_all(&scene.who, &logs, 9).await.unwrap();
+        let entry = entries.into_iter().find(|entry| entry.name().ends_with(ending)).unwrap();
+        StorePath::parse(&entry.path).unwrap()
+    };
+    let (data, index) = (named(".data").await, named(".index").await);
+    let replace = async |path: &StorePath, content: Vec<u8>| {
+        let options = strait_store::CreateOptions { overwrite: true, ..Default::default() };
+        scene.fs.write_all(&scene.who, path, &options, content.into()).await.unwrap();
+    };
+
+    replace(&data, b"01234".to_vec()).await;
+    let reader = scene.open().await.reader().await.unwrap();
+    let error = reader.read_at(0, 10).await.unwrap_err();
+    assert_eq!((error.kind(), error.path()), (ErrorKind::Corrupt, data.as_str()));
+    assert_eq!(error.message(), "the log ends at byte 5, but its index tells of bytes up to 10");
+
+    let sound = scene.fs.read_all(&scene.who, &index, 9999).await.unwrap();
+    for at in 0..sound.len() {
+        let mut damaged = sound.clone();
+        damaged[at] ^= 4;
+        replace(&index, damaged).await;
+        let read = scene.open().await.reader().await;
+        // A damaged payload of the last block can't be told from a torn one.
+        let error = match read {
+            Ok(reader) => {
+                assert!(at >= sound.len() - 8 && reader.length() == 0, "byte {at}");
+                continue;
+            }
+            Err(error) => error,
+        };
+        assert!(matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Unsupported), "byte {at}: {error}");
+        assert_eq!(error.path(), index.as_str());
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Write { writer: usize, offset: u64, length: usize },
+    Sync(usize),
+    Truncate(usize, u64),
+    Crash(usize),
+    Reopen,
+    Read,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let writer = 0..3_usize;
+    prop_oneof![
+        6 => (writer.clone(), 0..400_u64, 1..60_usize)
+            .prop_map(|(writer, offset, length)| Step::Write { writer, offset, length }),
+        3 => writer.clone().prop_map(Step::Sync),
+        1 => (writer.clone(), 0..400_u64).prop_map(|(writer, length)| Step::Truncate(writer, length)),
+        1 => writer.prop_map(Step::Crash),
+        1 => Just(Step::Reopen),
+        2 => Just(Step::Read),
+    ]
+}
+
+/// Each writer's unsynced changes, which take effect together at its sync.
+#[derive(Default)]
+struct Model {
+    synced: Vec<u8>,
+    pending: [Vec<(u64, Vec<u8>)>; 3],
+}
+
+impl Model {
+    fn sync(&mut self, writer: usize) {
+        for (offset, data) in self.pending[writer].drain(..) {
+            let end = offset as usize + data.len();
+            if self.synced.len() < end {
+                self.synced.resize(end, 0);
+            }
+            self.synced[offset as usize..end].copy_from_slice(&data);
+        }
+    }
+}
+
+async fn plays(scene: Scene, steps: Vec<Step>) {
+    let mut container = scene.create().await;
+    let mut writers = [0, 1, 2].map(|rank| container.writer(rank));
+    let (mut model, mut fill) = (Model::default(), 0_u8);
+    for step in steps {
+        match step {
+            Step::Write { writer, offset, length } => {
+                fill = fill.wrapping_add(1).max(1);
+                let data = vec![fill; length];
+                writers[writer].write_at(offset, data.clone().into()).await.unwrap();
+                model.pending[writer].push((offset, data));
+            }
+            Step::Sync(writer) => {
+                writers[writer].sync().await.unwrap();
+                model.sync(writer);
+            }
+            Step::Truncate(writer, length) => {
+                writers[writer].truncate(length).await.unwrap();
+                model.sync(writer);
+                model.synced.resize(length as usize, 0);
+            }
+            Step::Crash(writer) => {
+                model.pending[writer].clear();
+                writers[writer] = container.writer(writer as u32);
+            }
+            Step::Reopen => {
+                for (rank, writer) in writers.iter_mut().enumerate() {
+                    writer.close().await.unwrap();
+                    model.sync(rank);
+                }
+                container = scene.open().await;
+                writers = [0, 1, 2].map(|rank| container.writer(rank));
+            }
+            Step::Read => assert_eq!(scene.content().await, model.synced),
+        }
+    }
+    assert_eq!(scene.content().await, model.synced);
+    assert_eq!(container.length().await.unwrap(), model.synced.len() as u64);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn writers_syncs_crashes_and_reads_agree_with_a_plain_array(
+        steps in prop::collection::vec(step(), 1..60),
+        on_disk in prop::bool::weighted(0.1),
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let mut scene = Scene::in_memory();
+            if on_disk {
+                let dir = tempfile::tempdir().unwrap();
+                let fs = Arc::new(FileStore::open(dir.path(), false).unwrap());
+                scene = Scene { fs, _dir: Some(dir), ..scene };
+            }
+            plays(scene, steps).await;
+        });
+    }
+}
