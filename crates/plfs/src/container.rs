@@ -64,7 +64,7 @@ impl Container {
         };
         // Renaming decides between those that make it at once.
         let id: ContainerId = random();
-        let hidden = parent.join(&format!(".{}.plfs-{}", short(path.name()), hexadecimal(&id)))?;
+        let hidden = parent.join(&hidden_name(path.name(), &id))?;
         let container = Self {
             layout: Layout::new(hidden.clone()),
             logs: CreateOptions { permission: options.permission, ..options.logs.clone() },
@@ -168,17 +168,20 @@ impl Container {
 
     /// All index logs, in the order of their names.
     pub(crate) async fn read_logs(&self) -> Result<Vec<NamedLog>> {
-        let names = self
-            .fs
-            .list(&self.who, &self.layout.logs()?)
-            .try_filter_map(async |entry| Ok(LogName::of_index(entry.name())));
-        let mut names: Vec<LogName> = names.try_collect().await?;
-        names.sort_unstable();
-        let reads = stream::iter(names).map(|name| self.read_log(name));
+        let reads = stream::iter(self.log_names().await?).map(|name| self.read_log(name));
         reads.buffered(AT_ONCE).try_collect().await
     }
 
-    async fn read_log(&self, name: LogName) -> Result<NamedLog> {
+    /// The writers that have logs, in order.
+    pub(crate) async fn log_names(&self) -> Result<Vec<LogName>> {
+        let entries = self.fs.list(&self.who, &self.layout.logs()?);
+        let names = entries.try_filter_map(async |entry| Ok(LogName::of_index(entry.name())));
+        let mut names: Vec<LogName> = names.try_collect().await?;
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    pub(crate) async fn read_log(&self, name: LogName) -> Result<NamedLog> {
         let path = self.layout.index(name)?;
         let bytes = self.fs.read_all(&self.who, &path, MAX_INDEX_LOG).await?;
         let log = block::decode(&bytes).map_err(|damage| damaged(damage, &path))?;
@@ -259,9 +262,9 @@ fn directory(permission: u32) -> u32 {
     permission | (permission & 0o444) >> 2
 }
 
-/// A name that leaves room for more.
-fn short(name: &str) -> &str {
-    &name[..name.floor_char_boundary(150)]
+/// A name for what becomes `name` once it is whole. Its length is within a name's limit.
+pub(crate) fn hidden_name(name: &str, id: &[u8; 16]) -> String {
+    format!(".{}.plfs-{}", &name[..name.floor_char_boundary(150)], hexadecimal(id))
 }
 
 fn hexadecimal(bytes: &[u8; 16]) -> String {
@@ -272,7 +275,7 @@ fn hexadecimal(bytes: &[u8; 16]) -> String {
 ///
 /// # Panics
 /// If the kernel gives none.
-fn random<const N: usize>() -> [u8; N] {
+pub(crate) fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     let filled = rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty());
     assert_eq!(filled, Ok(N), "the kernel gives no random numbers");

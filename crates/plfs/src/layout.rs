@@ -29,7 +29,12 @@ impl LogName {
 
     /// The writer whose index log has this name; None for other names.
     pub fn of_index(name: &str) -> Option<Self> {
-        let (rank, nonce) = name.strip_suffix(".index")?.split_once('.')?;
+        Self::parse(name.strip_suffix(".index")?)
+    }
+
+    /// The writer with this name; None for other names.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (rank, nonce) = text.split_once('.')?;
         let name =
             Self { rank: u32::from_str_radix(rank, 16).ok()?, nonce: u64::from_str_radix(nonce, 16).ok()? };
         Some(name)

@@ -21,12 +21,15 @@
 
 pub mod block;
 mod container;
+mod flatten;
 pub mod index;
+mod inspect;
 mod layout;
 pub mod pattern;
 mod reader;
 mod writer;
 
 pub use container::{Container, Options};
+pub use inspect::{Problem, Recovery, WriterSummary};
 pub use reader::Reader;
 pub use writer::Writer;

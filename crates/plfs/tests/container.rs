@@ -193,6 +193,79 @@ async fn damage_is_reported_with_the_file_that_has_it() {
     }
 }
 
+#[tokio::test]
+async fn a_check_finds_each_damaged_log() {
+    let scene = Scene::in_memory();
+    let container = scene.create().await;
+    for rank in 0..3 {
+        let mut writer = container.writer(rank);
+        writer.write_at(u64::from(rank) * 4, bytes("0123")).await.unwrap();
+        writer.close().await.unwrap();
+    }
+    assert!(container.check().await.unwrap().is_empty());
+    let entries = scene.fs.list_all(&scene.who, &scene.path.join("logs").unwrap(), 9).await.unwrap();
+    let mut damaged: Vec<String> = Vec::new();
+    for (entry, content) in [("00000000", "01x3"), ("00000002", "01")] {
+        let is_it = |path: &&str| path.contains(entry) && path.ends_with(".data");
+        let path = entries.iter().map(|entry| entry.path.as_str()).find(is_it).unwrap();
+        let options = strait_store::CreateOptions { overwrite: true, ..Default::default() };
+        scene
+            .fs
+            .write_all(&scene.who, &StorePath::parse(path).unwrap(), &options, content.into())
+            .await
+            .unwrap();
+        damaged.push(path.into());
+    }
+    let found = container.check().await.unwrap();
+    assert_eq!(found.iter().map(|problem| problem.path.as_str()).collect::<Vec<_>>(), damaged);
+    assert!(found.iter().all(|problem| problem.error.kind() == ErrorKind::Corrupt));
+}
+
+#[tokio::test]
+async fn recovery_ends_crashed_writers_and_keeps_what_they_synced() {
+    let scene = Scene::in_memory();
+    let container = scene.create().await;
+    let mut crashed = container.writer(7);
+    crashed.write_at(0, bytes("synced")).await.unwrap();
+    crashed.sync().await.unwrap();
+    crashed.write_at(6, bytes(" and not")).await.unwrap();
+    drop(crashed);
+    let recovery = container.recover().await.unwrap();
+    assert_eq!(recovery.ended.iter().map(|(rank, _)| *rank).collect::<Vec<_>>(), [7]);
+    assert!(recovery.live.is_empty());
+    assert!(container.recover().await.unwrap().ended.is_empty(), "there is nothing left to do");
+    assert_eq!(scene.content().await, b"synced");
+    let writers = container.writers().await.unwrap();
+    assert_eq!((writers[0].rank, writers[0].bytes, writers[0].closed), (7, 6, false));
+}
+
+#[tokio::test]
+async fn a_flattened_file_is_plain_and_appears_only_whole() {
+    let scene = Scene::in_memory();
+    let container = scene.create().await;
+    let mut writers = [0, 1].map(|rank| container.writer(rank));
+    for block in 0..10 {
+        let data = vec![block as u8 + 1; 1 << 20];
+        writers[block % 2].write_at((block << 20) as u64 + 5, data.into()).await.unwrap();
+    }
+    for writer in &mut writers {
+        writer.close().await.unwrap();
+    }
+    let plain = StorePath::parse("/run/plain").unwrap();
+    assert_eq!(container.flatten(&plain).await.unwrap(), 5 + (10 << 20));
+    let content = scene.fs.read_all(&scene.who, &plain, 11 << 20).await.unwrap();
+    assert!(content[..5] == [0; 5]);
+    assert!(
+        (0..10).all(|block| content[5 + (block << 20)..][..1 << 20].iter().all(|b| *b == block as u8 + 1))
+    );
+    let error = container.flatten(&plain).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::AlreadyExists);
+    let inside = scene.path.join("logs").unwrap().join("plain").unwrap();
+    assert_eq!(container.flatten(&inside).await.unwrap_err().kind(), ErrorKind::InvalidArgument);
+    let entries = scene.fs.list_all(&scene.who, &StorePath::parse("/run").unwrap(), 9).await.unwrap();
+    assert_eq!(entries.len(), 2, "nothing else is left: {entries:?}");
+}
+
 #[derive(Debug, Clone)]
 enum Step {
     Write { writer: usize, offset: u64, length: usize },

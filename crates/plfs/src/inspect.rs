@@ -1,0 +1,156 @@
+//! Looking into a container, and putting it in order after crashes.
+
+use crate::block::Block;
+use crate::container::{Container, NamedLog};
+use crate::layout::LogName;
+use futures::{StreamExt, TryStreamExt, stream};
+use std::ops::Range;
+use strait_store::{Error, ErrorKind, FileReader, MAX_CHUNK_BYTES, Result, StorePath};
+
+/// Data logs that are checked at once.
+const AT_ONCE: usize = 4;
+
+/// A writer, and what it published.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WriterSummary {
+    /// Its rank.
+    pub rank: u32,
+    /// Distinguishes writers with the same rank.
+    pub nonce: u64,
+    /// Host and process; empty if its log was cut within its head.
+    pub note: String,
+    /// Bytes that it wrote.
+    pub bytes: u64,
+    /// Entries of its index log: writes, patterns and truncations.
+    pub entries: usize,
+    /// The last epoch that it published; 0 if none.
+    pub epoch: u64,
+    /// Whether it closed its logs.
+    pub closed: bool,
+    /// Bytes at the end of its index log that a crash left incomplete.
+    pub torn: u64,
+}
+
+/// A fault of a container.
+#[derive(Debug)]
+pub struct Problem {
+    /// The file that has it.
+    pub path: StorePath,
+    /// The fault.
+    pub error: Error,
+}
+
+/// The outcome of [`Container::recover`].
+#[derive(Debug, Default)]
+pub struct Recovery {
+    /// Writers (rank and nonce) that had crashed, and are ended now.
+    pub ended: Vec<(u32, u64)>,
+    /// Writers whose logs are still being written.
+    pub live: Vec<(u32, u64)>,
+}
+
+impl Container {
+    /// All writers, by rank and nonce.
+    pub async fn writers(&self) -> Result<Vec<WriterSummary>> {
+        Ok(self.read_logs().await?.iter().map(summary).collect())
+    }
+
+    /// Reads all data logs, compares them with the checksums in their index logs, and returns all
+    /// faults.
+    ///
+    /// # Errors
+    /// Only if the container itself can't be listed.
+    pub async fn check(&self) -> Result<Vec<Problem>> {
+        let names = self.log_names().await?;
+        let checks = stream::iter(names).map(|name| self.check_log(name)).buffered(AT_ONCE);
+        let problems: Vec<Vec<Problem>> = checks.try_collect().await?;
+        Ok(problems.into_iter().flatten().collect())
+    }
+
+    async fn check_log(&self, name: LogName) -> Result<Vec<Problem>> {
+        let (index, data) = (self.layout.index(name)?, self.layout.data(name)?);
+        let log = match self.read_log(name).await {
+            Ok(log) => log,
+            Err(error) => return Ok(vec![Problem { path: index, error }]),
+        };
+        let reader = match self.fs.open(&self.who, &data).await {
+            Ok(reader) => reader,
+            Err(error) => return Ok(vec![Problem { path: data, error }]),
+        };
+        let mut problems = Vec::new();
+        for block in &log.log.blocks {
+            if let Err(error) = verify(reader.as_ref(), block).await {
+                problems.push(Problem { path: data.clone(), error: error.at("check", &data) });
+            }
+        }
+        Ok(problems)
+    }
+
+    /// Ends writers that crashed: their logs are closed, so that their synced bytes are readable
+    /// whatever the store, and their marks are removed. Use it when no writer is left: a store
+    /// without exclusive writers can't tell a slow writer from one that crashed.
+    pub async fn recover(&self) -> Result<Recovery> {
+        let mut marks: Vec<LogName> = Vec::new();
+        let mut entries = self.fs.list(&self.who, &self.layout.open()?);
+        while let Some(entry) = entries.next().await {
+            marks.extend(LogName::parse(entry?.name()));
+        }
+        let mut recovery = Recovery::default();
+        for name in marks {
+            let key = (name.rank, name.nonce);
+            match self.end(name).await {
+                Ok(()) => recovery.ended.push(key),
+                Err(error) if error.kind() == ErrorKind::Busy => recovery.live.push(key),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(recovery)
+    }
+
+    async fn end(&self, name: LogName) -> Result<()> {
+        for path in [self.layout.data(name)?, self.layout.index(name)?] {
+            // Taking the file over closes it, and settles its length.
+            match self.fs.append(&self.who, &path).await {
+                Ok(mut writer) => drop(writer.close().await?),
+                Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Unsupported) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.fs.remove(&self.who, &self.layout.open_mark(name)?, false).await
+    }
+}
+
+fn summary(log: &NamedLog) -> WriterSummary {
+    let NamedLog { name, log } = log;
+    WriterSummary {
+        rank: name.rank,
+        nonce: name.nonce,
+        note: log.head.as_ref().map(|head| head.note.clone()).unwrap_or_default(),
+        bytes: log.blocks.iter().map(|block| block.data_length).sum(),
+        entries: log.blocks.iter().map(|block| block.changes.len()).sum(),
+        epoch: log.blocks.last().map_or(0, |block| block.epoch),
+        closed: log.is_closed(),
+        torn: log.torn,
+    }
+}
+
+/// Compares a block's bytes in the data log with its checksum.
+async fn verify(reader: &dyn FileReader, block: &Block) -> Result<()> {
+    let Range { mut start, end } = block.data_begin..block.data_begin + block.data_length;
+    let mut crc = 0;
+    while start < end {
+        let length = (end - start).min(MAX_CHUNK_BYTES as u64) as usize;
+        let bytes = reader.read_at(start, length).await?;
+        if bytes.is_empty() {
+            let message = format!("the log ends at byte {start}, but its index tells of bytes up to {end}");
+            return Err(Error::new(ErrorKind::Corrupt, message));
+        }
+        crc = crc32c::crc32c_append(crc, &bytes);
+        start += bytes.len() as u64;
+    }
+    if crc == block.data_crc {
+        return Ok(());
+    }
+    let message = format!("bytes {} to {end} don't match their checksum", block.data_begin);
+    Err(Error::new(ErrorKind::Corrupt, message))
+}
