@@ -1,0 +1,64 @@
+/* Strait: files on distributed file systems for C programs.
+ *
+ * A logical file is one that any number of processes write at once, each at any offsets, on any
+ * store: file:///DIR/FILE, kadoop://HOST:PORT/FILE, hdfs://HOST:PORT/FILE, strait://HOST:PORT/FILE.
+ *
+ * Functions that fail return -1 (or NULL) and set errno; strait_error() tells more. All functions
+ * may be called from any thread. After fork(2) a child may open files, but its parent's open files
+ * fail there with EBADF; it may close them, which frees their memory only.
+ */
+#ifndef STRAIT_H
+#define STRAIT_H
+
+#include <stdint.h>
+#include <sys/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* An open logical file. */
+typedef struct strait_plfs strait_plfs;
+
+/* Opens a logical file. flags: O_RDONLY, O_WRONLY or O_RDWR, with O_CREAT, O_EXCL and O_TRUNC as
+ * for open(2). mode: permission bits of a new file, without a umask. writer: the number of this
+ * writer, for example its rank; several may have the same.
+ *
+ * O_TRUNC removes what all writers have synced before; with many writers let one of them do it. */
+strait_plfs *strait_plfs_open(const char *uri, int flags, mode_t mode, uint32_t writer);
+
+/* Writes n bytes at an offset. They are visible to others, and survive a crash, after sync or
+ * close. Returns n. */
+ssize_t strait_plfs_pwrite(strait_plfs *file, const void *bytes, size_t n, off_t offset);
+
+/* Reads up to n bytes at an offset: what was synced before the open, and all that this handle
+ * wrote, which it syncs for that. Holes read as zeros. Returns fewer bytes only at the file's end. */
+ssize_t strait_plfs_pread(strait_plfs *file, void *bytes, size_t n, off_t offset);
+
+/* Makes what this handle wrote durable, and visible to files that are opened afterwards and to the
+ * next read through this handle; it also sees then what others have synced. */
+int strait_plfs_sync(strait_plfs *file);
+
+/* Sets the length, and syncs. */
+int strait_plfs_truncate(strait_plfs *file, off_t length);
+
+/* The file's length: what was synced by all writers, after syncing this handle. */
+off_t strait_plfs_length(strait_plfs *file);
+
+/* Syncs and closes. The handle is invalid afterwards, also after an error. */
+int strait_plfs_close(strait_plfs *file);
+
+/* Makes a plain file, under a new name in the same store, of a logical one. It appears whole. */
+int strait_plfs_flatten(const char *uri, const char *to);
+
+/* Removes a logical file. */
+int strait_plfs_remove(const char *uri);
+
+/* The last error of this thread, for people. Valid until the thread's next call. */
+const char *strait_error(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,209 @@
+//! An open logical file of a C program.
+
+use crate::process::{Process, current, user};
+use bytes::Bytes;
+use nix::libc::{O_ACCMODE, O_CREAT, O_EXCL, O_RDONLY, O_RDWR, O_TRUNC, O_WRONLY, c_int, mode_t};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use strait_plfs::{Container, Options, Reader, Writer};
+use strait_store::{Error, ErrorKind, FileSystem, MAX_CHUNK_BYTES, Result, StorePath, StoreUri, fail};
+
+/// The message of a handle's use in another process than the one that opened it.
+const OF_A_PARENT: &str = "another process opened the file; open it again after fork";
+
+/// An open logical file.
+pub struct File {
+    process: &'static Process,
+    path: StorePath,
+    container: Container,
+    readable: bool,
+    writer: Option<Mutex<Written>>,
+    reader: Mutex<Option<Arc<Reader>>>,
+}
+
+struct Written {
+    writer: Writer,
+    /// It has bytes that no sync has published.
+    unsynced: bool,
+}
+
+/// Whether the error is that of a handle of the parent process.
+pub fn is_of_a_parent(error: &Error) -> bool {
+    error.message() == OF_A_PARENT
+}
+
+/// A store and a path in it.
+async fn place(process: &Process, text: &str) -> Result<(Arc<dyn FileSystem>, StorePath)> {
+    let uri = StoreUri::parse(text)?;
+    Ok((process.store(&uri).await?, uri.path().clone()))
+}
+
+/// Makes a plain file of a logical one.
+pub fn flatten(from: &str, to: &str) -> Result<()> {
+    let (source, target) = (StoreUri::parse(from)?, StoreUri::parse(to)?);
+    if source.store() != target.store() {
+        let message = format!("both must be in one store; this one is in {}", source.store());
+        return Err(Error::new(ErrorKind::InvalidArgument, message).at("flatten to", to));
+    }
+    let process = current()?;
+    process.wait(async {
+        let container = Container::open(process.store(&source).await?, &user(), source.path()).await?;
+        container.flatten(target.path()).await.map(drop)
+    })
+}
+
+/// Removes a logical file.
+pub fn remove(uri: &str) -> Result<()> {
+    let process = current()?;
+    process.wait(async {
+        let (fs, path) = place(process, uri).await?;
+        Container::open(fs, &user(), &path).await?.remove().await
+    })
+}
+
+impl File {
+    /// As open(2).
+    pub fn open(uri: &str, flags: c_int, mode: mode_t, rank: u32) -> Result<Self> {
+        let (readable, writable) = match flags & O_ACCMODE {
+            O_RDONLY => (true, false),
+            O_WRONLY => (false, true),
+            O_RDWR => (true, true),
+            _ => return fail(ErrorKind::InvalidArgument, "the access mode is none of open(2)'s"),
+        };
+        let process = current()?;
+        let (container, path) = process.wait(async {
+            let (fs, path) = place(process, uri).await?;
+            let permission = (flags & O_CREAT != 0).then_some(mode & 0o7777);
+            Ok::<_, Error>((find(fs, &path, flags, permission).await?, path))
+        })?;
+        let writer =
+            writable.then(|| Mutex::new(Written { writer: container.writer(rank), unsynced: false }));
+        let file = Self { process, path, container, readable, writer, reader: Mutex::default() };
+        if flags & O_TRUNC != 0 && writable {
+            file.truncate(0)?;
+        }
+        Ok(file)
+    }
+
+    pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        let mut written = self.written("write")?;
+        self.process.wait(written.writer.write_at(offset, Bytes::copy_from_slice(bytes)))?;
+        written.unsynced = true;
+        Ok(())
+    }
+
+    /// Some of the bytes at `offset`, none at the end.
+    pub fn read_at(&self, offset: u64, most: usize) -> Result<Bytes> {
+        self.check_process()?;
+        if !self.readable {
+            return self.refuse("read", "the file isn't open for reading");
+        }
+        let reader = self.reader()?;
+        self.process.wait(reader.read_at(offset, most.min(MAX_CHUNK_BYTES)))
+    }
+
+    /// A reader that sees all that this handle wrote.
+    fn reader(&self) -> Result<Arc<Reader>> {
+        if let Some(written) = &self.writer {
+            let mut written = locked(written);
+            if written.unsynced {
+                self.publish(&mut written)?;
+            }
+        }
+        let mut reader = locked(&self.reader);
+        if let Some(reader) = &*reader {
+            return Ok(reader.clone());
+        }
+        let fresh = Arc::new(self.process.wait(self.container.reader())?);
+        *reader = Some(fresh.clone());
+        Ok(fresh)
+    }
+
+    pub fn sync(&self) -> Result<()> {
+        self.check_process()?;
+        if let Some(written) = &self.writer {
+            self.publish(&mut locked(written))?;
+        }
+        *locked(&self.reader) = None;
+        Ok(())
+    }
+
+    pub fn truncate(&self, length: u64) -> Result<()> {
+        let mut written = self.written("truncate")?;
+        self.process.wait(written.writer.truncate(length))?;
+        written.unsynced = false;
+        *locked(&self.reader) = None;
+        Ok(())
+    }
+
+    pub fn length(&self) -> Result<u64> {
+        self.sync()?;
+        Ok(self.reader()?.length())
+    }
+
+    pub fn close(self) -> Result<()> {
+        if let Err(error) = self.check_process() {
+            // Its runtime doesn't run in this process, so nothing may be dropped on it.
+            std::mem::forget(self);
+            return Err(error);
+        }
+        match self.writer {
+            Some(written) => {
+                let mut written = written.into_inner().unwrap_or_else(PoisonError::into_inner);
+                self.process.wait(written.writer.close())
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn publish(&self, written: &mut Written) -> Result<()> {
+        self.process.wait(written.writer.sync())?;
+        written.unsynced = false;
+        *locked(&self.reader) = None;
+        Ok(())
+    }
+
+    fn written(&self, operation: &'static str) -> Result<MutexGuard<'_, Written>> {
+        self.check_process()?;
+        match &self.writer {
+            Some(written) => Ok(locked(written)),
+            None => self.refuse(operation, "the file isn't open for writing"),
+        }
+    }
+
+    fn check_process(&self) -> Result<()> {
+        if self.process.id == std::process::id() { Ok(()) } else { self.refuse("use", OF_A_PARENT) }
+    }
+
+    fn refuse<T>(&self, operation: &'static str, message: &'static str) -> Result<T> {
+        fail(ErrorKind::InvalidArgument, message).map_err(|error: Error| error.at(operation, &self.path))
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Opens, or with O_CREAT makes, the logical file.
+async fn find(
+    fs: Arc<dyn FileSystem>,
+    path: &StorePath,
+    flags: c_int,
+    permission: Option<u32>,
+) -> Result<Container> {
+    let who = user();
+    let exclusive = flags & O_CREAT != 0 && flags & O_EXCL != 0;
+    if !exclusive {
+        match Container::open(fs.clone(), &who, path).await {
+            Err(error) if error.kind() == ErrorKind::NotFound && permission.is_some() => {}
+            opened => return opened,
+        }
+    }
+    let options = Options { permission, ..Options::default() };
+    match Container::create(fs.clone(), &who, path, &options).await {
+        // Another writer was faster.
+        Err(error) if error.kind() == ErrorKind::AlreadyExists && !exclusive => {
+            Container::open(fs, &who, path).await
+        }
+        made => made,
+    }
+}

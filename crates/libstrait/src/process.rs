@@ -1,0 +1,74 @@
+//! What a process has once: a runtime, and the stores that it has opened.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use strait_store::{Error, ErrorKind, FileSystem, OpenOptions, Principal, Result, StoreUri};
+use tokio::runtime::{Builder, Runtime};
+
+/// Threads for the network. Callers wait on their own.
+const THREADS: usize = 2;
+
+/// The state of one process. A child after fork(2) makes its own: it has neither the threads nor,
+/// perhaps, the locks of its parent's.
+pub struct Process {
+    /// The process that made this.
+    pub id: u32,
+    runtime: Runtime,
+    stores: Mutex<HashMap<String, Arc<dyn FileSystem>>>,
+}
+
+static CURRENT: AtomicPtr<Process> = AtomicPtr::new(std::ptr::null_mut());
+
+/// The calling process's state.
+pub fn current() -> Result<&'static Process> {
+    let id = std::process::id();
+    loop {
+        let found = CURRENT.load(Ordering::Acquire);
+        // SAFETY: it is null or a leaked box, which nobody changes or frees.
+        if let Some(process) = unsafe { found.as_ref() }
+            && process.id == id
+        {
+            return Ok(process);
+        }
+        let made = Box::into_raw(Box::new(Process::new(id)?));
+        if CURRENT.compare_exchange(found, made, Ordering::AcqRel, Ordering::Acquire).is_err() {
+            // SAFETY: another thread was faster, and nobody has seen this one.
+            drop(unsafe { Box::from_raw(made) });
+        }
+    }
+}
+
+impl Process {
+    fn new(id: u32) -> Result<Self> {
+        let runtime =
+            Builder::new_multi_thread().worker_threads(THREADS).enable_all().thread_name("strait").build();
+        let failed = |error| Error::new(ErrorKind::Busy, "the process can't start threads").caused_by(error);
+        Ok(Self { id, runtime: runtime.map_err(failed)?, stores: Mutex::default() })
+    }
+
+    /// Waits for `work`.
+    pub fn wait<T>(&self, work: impl Future<Output = T>) -> T {
+        self.runtime.block_on(work)
+    }
+
+    /// The store of a URI, opened at its first use.
+    pub async fn store(&self, uri: &StoreUri) -> Result<Arc<dyn FileSystem>> {
+        let name = uri.store();
+        let stores = || self.stores.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(store) = stores().get(&name) {
+            return Ok(store.clone());
+        }
+        // Two threads may both open it. The first one's stays.
+        let opened = uri.open(&OpenOptions::default()).await?;
+        Ok(stores().entry(name).or_insert(opened).clone())
+    }
+}
+
+/// The user of this process, for stores that believe a name.
+pub fn user() -> Principal {
+    let id = nix::unistd::geteuid();
+    let named = nix::unistd::User::from_uid(id).ok().flatten();
+    Principal::new(&named.map_or_else(|| id.to_string(), |user| user.name))
+}
