@@ -127,7 +127,7 @@ void check_free(Client& client, const std::string& target, bool overwrite) {
             raise(ErrorKind::AlreadyExists, "the path is taken", target);
         }
         if (there.is_directory()) {
-            raise(ErrorKind::IsADirectory, "a file was to be put here", target);
+            raise(ErrorKind::IsADirectory, "the target is a directory", target);
         }
     } catch (const NotFound&) {
         // The name is free, as required.

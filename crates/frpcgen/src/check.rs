@@ -270,7 +270,7 @@ impl<'a> Checker<'a> {
             (None, Some(meaning)) => self.kind(meaning),
             (None, None) => {
                 let message =
-                    format!("unknown type '{name}' (one of C headers needs a definition: see --types)");
+                    format!("unknown type '{name}'; if a C header defines it, give it with --types FILE");
                 Err(self.error(base.span, message))
             }
         }

@@ -88,7 +88,7 @@ impl<'a> Scope<'a> {
         }
         let Some(number) = self.numbers.get(name.text.as_str()) else {
             let message = format!(
-                "'{}' is not the name of a number (one of C headers needs a definition: see --types)",
+                "'{}' isn't defined; if a C header defines it, give its number with --types FILE",
                 name.text
             );
             return Err(self.sources.error(name.span, message));

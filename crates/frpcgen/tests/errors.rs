@@ -21,7 +21,7 @@ fn accepted(source: &str) -> String {
 #[test]
 fn an_error_shows_its_line_and_points_into_it() {
     let expected = "\
-test.x:2:5: error: unknown type 'lost' (one of C headers needs a definition: see --types)
+test.x:2:5: error: unknown type 'lost'; if a C header defines it, give it with --types FILE
   | 
 2 | \tok;\tlost found;
   | \t   \t^^^^";
@@ -37,10 +37,10 @@ fn every_mistake_has_its_own_words() {
         ("struct a { int b; };\nstruct a { int c; };", "2:8: 'a' is defined already, at test.x:1"),
         ("enum a { X };\nenum b { X };", "2:10: 'X' is defined already, at test.x:1"),
         ("struct a { int b; int b; };", "1:23: a second 'b' here"),
-        ("struct a { b c; };", "1:12: unknown type 'b' (one of C headers needs a definition: see --types)"),
+        ("struct a { b c; };", "1:12: unknown type 'b'; if a C header defines it, give it with --types FILE"),
         (
             "const A = B;",
-            "1:11: 'B' is not the name of a number (one of C headers needs a definition: see --types)",
+            "1:11: 'B' isn't defined; if a C header defines it, give its number with --types FILE",
         ),
         ("const A = 99999999999999999999;", "1:11: this number needs more than 64 bits"),
         ("const A = 08;", "1:11: '08' is not a number"),
@@ -176,7 +176,7 @@ fn a_union_has_no_default_where_each_value_has_a_case() {
     assert!(!code.contains("Default("));
     assert_eq!(
         first("union u switch (bool b) { case TRUE: void; case FALSE: void; default: lost a; };"),
-        "1:71: unknown type 'lost' (one of C headers needs a definition: see --types)"
+        "1:71: unknown type 'lost'; if a C header defines it, give it with --types FILE"
     );
 }
 

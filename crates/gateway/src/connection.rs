@@ -23,7 +23,6 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, OwnedFd};
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use strait_telemetry::Seldom;
@@ -31,7 +30,7 @@ use strait_wire::Sniff;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
-use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, sleep_until};
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
 use tokio_rustls::rustls::pki_types::CertificateDer;
 
 /// A transfer that moves less than this in a stall's time isn't slow, but stuck (or meant to be).
@@ -166,6 +165,7 @@ async fn run<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
         running: FuturesOrdered::new(),
         pending: None,
         due: None,
+        leaves_at: None,
         alone: false,
         account,
         key,
@@ -200,6 +200,8 @@ struct Connection<R, W> {
     pending: Option<Request>,
     /// The earliest time of that request, from a client that hasn't logged in.
     due: Option<Instant>,
+    /// The time when a client that has left gets no more answers.
+    leaves_at: Option<Instant>,
     /// The running request doesn't allow others beside it.
     alone: bool,
 }
@@ -211,14 +213,12 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut watch = Watch::default();
         let mut closing = *shutdown.borrow();
-        let mut left = pin!(sleep(Duration::MAX));
-        let mut has_left = false;
         loop {
             // At shutdown the connection finishes begun requests, and begins no others.
             self.output.ends |= closing && !self.input.mid_request();
             self.attribute();
-            if self.start_pending() && has_left {
-                left.as_mut().reset(Instant::now() + LEAVING_PATIENCE);
+            if self.start_pending() {
+                self.postpone_leaving();
             }
             self.output.note(&self.account);
             let in_flight = self.running.len() + self.output.queue.len();
@@ -239,37 +239,19 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
                 // Receiving comes before sending. A socket that takes everything at once would
                 // otherwise delay the next reads until all answers are sent.
                 biased;
-                received = self.input.next(may_receive, &self.account, sender), if listens => match received? {
-                    Received::Request(request) => {
-                        self.pending = Some(request);
-                        self.due = self.context.attributed().is_none().then(|| {
-                            self.shared.pace.next(&self.key, std::time::Instant::now()).into()
-                        });
-                        self.output.ends |= closing;
-                    }
-                    Received::Refused(refusal) => {
-                        self.output.ends = true;
-                        // After the answers to earlier requests.
-                        self.running.push_back(Box::pin(std::future::ready(refusal)));
-                    }
-                    end @ (Received::End | Received::Left) => {
-                        self.output.ends |= matches!(end, Received::End);
-                        if !has_left {
-                            has_left = true;
-                            left.as_mut().reset(Instant::now() + LEAVING_PATIENCE);
-                        }
-                    }
-                },
+                received = self.input.next(may_receive, &self.account, sender), if listens => {
+                    self.take(received?);
+                    self.output.ends |= closing && self.pending.is_some();
+                }
                 Some(answer) = self.running.next(), if !self.running.is_empty() => {
                     self.output.push(answer);
-                    if has_left {
-                        left.as_mut().reset(Instant::now() + LEAVING_PATIENCE);
-                    }
+                    self.postpone_leaving();
                 }
                 sent = self.output.send(&self.account), if self.output.busy() => sent?,
                 () = sleep_until(self.due.unwrap_or_else(Instant::now)), if self.due.is_some() => self.due = None,
                 // Dropping stops queries; a mutation runs to its end as a task of its own.
-                () = &mut left, if has_left && !self.running.is_empty() => return Ok(()),
+                () = sleep_until(self.leaves_at.unwrap_or_else(Instant::now)),
+                    if self.leaves_at.is_some() && !self.running.is_empty() => return Ok(()),
                 _ = &mut self.cut => {
                     let message = "others wait for memory that this client uses too slowly";
                     return Err(io::Error::new(io::ErrorKind::TimedOut, message));
@@ -277,6 +259,33 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
                 _ = ticks.tick() => watch.check(&self, may_receive)?,
                 _ = shutdown.changed(), if !closing => closing = true,
             }
+        }
+    }
+
+    /// Takes what the client sent, or its leaving.
+    fn take(&mut self, received: Received) {
+        match received {
+            Received::Request(request) => {
+                self.pending = Some(request);
+                let paced = self.context.attributed().is_none();
+                self.due = paced.then(|| self.shared.pace.next(&self.key, std::time::Instant::now()).into());
+            }
+            Received::Refused(refusal) => {
+                self.output.ends = true;
+                // After the answers to earlier requests.
+                self.running.push_back(Box::pin(std::future::ready(refusal)));
+            }
+            end @ (Received::End | Received::Left) => {
+                self.output.ends |= matches!(end, Received::End);
+                self.leaves_at.get_or_insert_with(|| Instant::now() + LEAVING_PATIENCE);
+            }
+        }
+    }
+
+    /// Gives a client that has left more time for its answers.
+    fn postpone_leaving(&mut self) {
+        if let Some(leaves_at) = &mut self.leaves_at {
+            *leaves_at = Instant::now() + LEAVING_PATIENCE;
         }
     }
 

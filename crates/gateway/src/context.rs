@@ -96,7 +96,7 @@ impl Context {
     }
 
     /// Records a login or logout.
-    pub fn has_changed(&self) {
+    pub fn note_change(&self) {
         self.changes.fetch_add(1, Ordering::AcqRel);
     }
 
@@ -122,7 +122,7 @@ impl Context {
             current.legacy.push_back(session);
             if current.legacy.len() > MAX_LEGACY { current.legacy.pop_front() } else { None }
         };
-        self.has_changed();
+        self.note_change();
         self.end_legacy(surplus);
     }
 
@@ -133,7 +133,7 @@ impl Context {
             let at = current.legacy.iter().position(|own| own.id == id);
             at.and_then(|at| current.legacy.remove(at))
         };
-        self.has_changed();
+        self.note_change();
         self.end_legacy(removed);
     }
 
@@ -156,7 +156,7 @@ impl Context {
             session.attach();
         }
         let before = std::mem::replace(&mut self.current().attached, session);
-        self.has_changed();
+        self.note_change();
         self.leave(before);
     }
 
@@ -192,7 +192,7 @@ impl Context {
                 left.extend(current.by_token.pop_front());
             }
         }
-        self.has_changed();
+        self.note_change();
         self.leave(left);
     }
 

@@ -122,13 +122,13 @@ impl Answer {
             Call::Init(args) => self.with::<m::Init>(legacy::init(c, args)),
             Call::Login(args) => {
                 let answer = self.with::<m::Login>(legacy::login(c, args).await);
-                c.has_changed();
+                c.note_change();
                 answer
             }
             Call::Logout(args) => {
                 let logout = |c: Arc<Context>| async move { legacy::logout(&c, args).await };
                 let answer = self.with::<m::Logout>(to_its_end(c, logout).await);
-                c.has_changed();
+                c.note_change();
                 answer
             }
             Call::CloseClient(args) => {

@@ -38,7 +38,7 @@ pub struct Pool {
 struct Table {
     holders: HashMap<Key, Weak<Holder>>,
     /// With this many holders, the pool forgets unused ones.
-    full_at: usize,
+    prune_at: usize,
     /// Holders with requests that wait. The first is served next.
     turns: VecDeque<Turn>,
     /// A request within its holder's share waits for units that others hold. No request passes it.
@@ -84,7 +84,7 @@ impl Pool {
     pub fn new(units: usize) -> Arc<Self> {
         let table = Table {
             holders: HashMap::new(),
-            full_at: FIRST_LOOK,
+            prune_at: FIRST_LOOK,
             turns: VecDeque::new(),
             short: false,
             next_number: 0,
@@ -103,9 +103,9 @@ impl Pool {
         if let Some(holder) = table.holders.get(key).and_then(Weak::upgrade) {
             return holder;
         }
-        if table.holders.len() >= table.full_at {
+        if table.holders.len() >= table.prune_at {
             table.holders.retain(|_, holder| holder.strong_count() > 0);
-            table.full_at = (2 * table.holders.len()).max(FIRST_LOOK);
+            table.prune_at = (2 * table.holders.len()).max(FIRST_LOOK);
         }
         let holder = Arc::new(Holder { pool: self.clone(), held: AtomicUsize::new(0) });
         table.holders.insert(key.clone(), Arc::downgrade(&holder));

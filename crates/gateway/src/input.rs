@@ -172,7 +172,7 @@ impl<R: AsyncRead + Unpin> Input<R> {
                 return if self.buffer.is_empty() {
                     Ok(Received::End)
                 } else {
-                    Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the client was cut off in mid-request"))
+                    Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the connection ended within a request"))
                 };
             }
         }

@@ -98,7 +98,7 @@ impl Logins {
     ///
     /// # Errors
     /// BackedOff.
-    pub fn demand_patience(&self, user: &str, from: Origin, now: Instant) -> Result<(), Refusal> {
+    pub fn check_backoff(&self, user: &str, from: Origin, now: Instant) -> Result<(), Refusal> {
         let failures = lock(&self.failing).get(&self.pair(user, from), now, FORGET_AFTER);
         match failures.map(|failures| failures.until.saturating_duration_since(now)) {
             Some(wait) if !wait.is_zero() => Err(Refusal::BackedOff(wait)),
@@ -269,13 +269,13 @@ mod tests {
         let mut now = Instant::now();
         let waits: Vec<u64> = std::iter::from_fn(|| {
             logins.failed("alice", HERE, now);
-            let wait = match logins.demand_patience("alice", HERE, now) {
+            let wait = match logins.check_backoff("alice", HERE, now) {
                 Ok(()) => Duration::ZERO,
                 Err(Refusal::BackedOff(wait)) => wait,
                 Err(other) => panic!("{other:?}"),
             };
             now += wait;
-            assert_eq!(logins.demand_patience("alice", HERE, now), Ok(()), "after {wait:?}");
+            assert_eq!(logins.check_backoff("alice", HERE, now), Ok(()), "after {wait:?}");
             Some(wait.as_secs())
         })
         .take(12)
@@ -287,9 +287,9 @@ mod tests {
     fn neither_another_origin_nor_another_user_waits() {
         let (logins, now) = (Logins::new(8, 2), Instant::now());
         (0..9).for_each(|_| logins.failed("alice", HERE, now));
-        assert!(logins.demand_patience("alice", HERE, now).is_err());
-        assert_eq!(logins.demand_patience("alice", ELSEWHERE, now), Ok(()));
-        assert_eq!(logins.demand_patience("bob", HERE, now), Ok(()));
+        assert!(logins.check_backoff("alice", HERE, now).is_err());
+        assert_eq!(logins.check_backoff("alice", ELSEWHERE, now), Ok(()));
+        assert_eq!(logins.check_backoff("bob", HERE, now), Ok(()));
     }
 
     #[test]
@@ -298,10 +298,10 @@ mod tests {
         (0..4).for_each(|_| logins.failed("alice", HERE, now));
         logins.succeeded("alice", HERE, now);
         logins.failed("alice", HERE, now);
-        assert_eq!(logins.demand_patience("alice", HERE, now), Ok(()));
+        assert_eq!(logins.check_backoff("alice", HERE, now), Ok(()));
         (0..20).for_each(|_| logins.failed("bob", HERE, now));
         logins.failed("bob", HERE, now + FORGET_AFTER);
-        assert_eq!(logins.demand_patience("bob", HERE, now + FORGET_AFTER), Ok(()));
+        assert_eq!(logins.check_backoff("bob", HERE, now + FORGET_AFTER), Ok(()));
     }
 
     #[test]

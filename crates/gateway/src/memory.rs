@@ -125,8 +125,8 @@ impl Budget {
     }
 
     /// Number of connections that were ended because they moved their bytes too slowly.
-    pub fn cut(&self) -> u64 {
-        self.flows.cut()
+    pub fn connections_cut(&self) -> u64 {
+        self.flows.connections_cut()
     }
 }
 

@@ -101,14 +101,14 @@ fn unknown(operation: &'static str, path: &StorePath) -> Result<Outcome> {
     fail(ErrorKind::OutcomeUnknown, message).map_err(|error: Error| error.at(operation, path))
 }
 
-fn done(outcome: Outcome) -> Answer<wire::MutationReply> {
+fn mutation_reply(outcome: Outcome) -> Answer<wire::MutationReply> {
     match outcome {
         Outcome::Done => Ok(wire::MutationReply {}),
         _ => Err(mismatch()),
     }
 }
 
-fn opened(outcome: Outcome) -> Answer<wire::OpenWriterReply> {
+fn open_writer_reply(outcome: Outcome) -> Answer<wire::OpenWriterReply> {
     match outcome {
         Outcome::Opened { handle, position } => {
             Ok(wire::OpenWriterReply { handle: Some(handle), position: Some(position) })
@@ -170,7 +170,7 @@ pub async fn create_file(
         let writer = caller.fs().create(&caller.who, &path, &options).await?;
         Ok(add_writer(&caller, path, writer, place))
     };
-    opened(asked.once("createFile", create).await?)
+    open_writer_reply(asked.once("createFile", create).await?)
 }
 
 pub async fn append_file(
@@ -185,7 +185,7 @@ pub async fn append_file(
         let writer = caller.fs().append(&caller.who, &path).await?;
         Ok(add_writer(&caller, path, writer, place))
     };
-    opened(asked.once("appendFile", append).await?)
+    open_writer_reply(asked.once("appendFile", append).await?)
 }
 
 /// `held` is the memory of the request's bytes. It is released once they are in the store, even if
@@ -307,7 +307,7 @@ pub async fn truncate_file(
         }
         caller.fs().truncate(&caller.who, &path, length).await.map(|()| Outcome::Done)
     };
-    done(asked.once("truncateFile", truncate).await?)
+    mutation_reply(asked.once("truncateFile", truncate).await?)
 }
 
 pub async fn make_directories(
@@ -319,7 +319,7 @@ pub async fn make_directories(
     let caller = asked.caller.clone();
     let make =
         async move { caller.fs().mkdirs(&caller.who, &path, permission).await.map(|()| Outcome::Done) };
-    done(asked.once("makeDirectories", make).await?)
+    mutation_reply(asked.once("makeDirectories", make).await?)
 }
 
 pub async fn rename_path(context: &Context, request: wire::RenamePathRequest) -> Answer<wire::MutationReply> {
@@ -335,7 +335,7 @@ pub async fn rename_path(context: &Context, request: wire::RenamePathRequest) ->
         }
         fs.rename(who, &from, &to, replace).await.map(|()| Outcome::Done)
     };
-    done(asked.once("renamePath", rename).await?)
+    mutation_reply(asked.once("renamePath", rename).await?)
 }
 
 pub async fn remove_path(context: &Context, request: wire::RemovePathRequest) -> Answer<wire::MutationReply> {
@@ -351,7 +351,7 @@ pub async fn remove_path(context: &Context, request: wire::RemovePathRequest) ->
         }
         caller.fs().remove(&caller.who, &path, recursive).await.map(|()| Outcome::Done)
     };
-    done(asked.once("removePath", remove).await?)
+    mutation_reply(asked.once("removePath", remove).await?)
 }
 
 pub async fn set_attributes(
@@ -373,5 +373,5 @@ pub async fn set_attributes(
     let caller = asked.caller.clone();
     let set =
         async move { caller.fs().set_attributes(&caller.who, &path, &set).await.map(|()| Outcome::Done) };
-    done(asked.once("setAttributes", set).await?)
+    mutation_reply(asked.once("setAttributes", set).await?)
 }

@@ -72,8 +72,7 @@ impl fmt::Display for Uninvited {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let whose = match self {
             Self::NoLogin => {
-                return f
-                    .write_str("this gateway requires a login; give a user and a password (--user NAME)");
+                return f.write_str("this gateway requires a login");
             }
             Self::OtherUser(user) => format!("belongs to user id {user}"),
             Self::UnknownUser => format!(
@@ -318,10 +317,10 @@ impl Sessions {
         self.access.passwords.as_ref().map_or(Ok(false), |file| file.reload_if_changed())
     }
 
-    /// As [`Sessions::reload_passwords`], changed or not.
+    /// Reads the password file, even if it is unchanged.
     ///
     /// # Errors
-    /// As there, each time.
+    /// A line for people, at each call. The former contents stay in force.
     pub fn reload_passwords_now(&self) -> std::result::Result<bool, String> {
         self.access.passwords.as_ref().map_or(Ok(false), |file| file.reload().map(|()| true))
     }
@@ -376,11 +375,12 @@ impl Sessions {
     /// many were wrong, or too many wait already.
     pub async fn check_password(self: &Arc<Self>, user: &str, password: &str, from: Origin) -> Result<Login> {
         let Some(file) = &self.access.passwords else {
-            let message = "this gateway has no logins: leave --user (STRAIT_USER) out, or start it with --passwords FILE";
+            let message =
+                "this gateway has no logins: name no user, or have its operator give it --passwords FILE";
             return fail(ErrorKind::Unauthenticated, message);
         };
         let patient =
-            |now| self.logins.demand_patience(user, from, now).map_err(|why| self.refused(user, from, &why));
+            |now| self.logins.check_backoff(user, from, now).map_err(|why| self.refused(user, from, &why));
         patient(Instant::now())?;
         let epoch = match file.verify_again(user, password) {
             Some(epoch) => {

@@ -62,7 +62,7 @@ impl GatewayNumbers {
             Kind::Counter,
             "Connections ended because they held memory too slowly while others waited.",
             &[],
-            budget.cut(),
+            budget.connections_cut(),
         );
     }
 }

@@ -122,7 +122,7 @@ impl Flows {
     }
 
     /// Number of connections ended.
-    pub fn cut(&self) -> u64 {
+    pub fn connections_cut(&self) -> u64 {
         self.cut.load(Ordering::Relaxed)
     }
 
@@ -240,7 +240,7 @@ mod tests {
         advance(LOOK_PAUSE).await;
         scene.look("bob", 100, false);
         assert!(slow.is_cut() && !fast.is_cut());
-        assert_eq!(scene.flows.cut(), 2);
+        assert_eq!(scene.flows.connections_cut(), 2);
     }
 
     #[tokio::test(start_paused = true)]

@@ -24,7 +24,7 @@ pub enum Error {
     #[error("permission denied")]
     PermissionDenied,
     /// The request is invalid.
-    #[error("invalid: {0}")]
+    #[error("{0}")]
     Invalid(&'static str),
     /// Another writer has the file. Ask again: recovery may be under way.
     #[error("another writer has the file")]

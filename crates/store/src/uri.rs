@@ -321,7 +321,7 @@ fn host_and_port(authority: &str) -> std::result::Result<(&str, Option<u16>), St
     match port.map(|port| number(port).ok_or(port)) {
         None => Ok((host, None)),
         Some(Ok(port)) => Ok((host, Some(port))),
-        Some(Err(port)) => Err(format!("{port} is no port; there are 1 to 65535")),
+        Some(Err(port)) => Err(format!("invalid port {port}: the range is 1 to 65535")),
     }
 }
 
@@ -390,7 +390,7 @@ mod tests {
         for text in ["strait://gw:0/", "strait://gw:65536", "strait://gw:x/", "strait://[::1]:99999/"] {
             let error = StoreUri::parse(text).expect_err(text);
             assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{text}");
-            assert!(error.message().contains("is no port"), "{error}");
+            assert!(error.message().contains("invalid port "), "{error}");
         }
     }
 

@@ -343,7 +343,7 @@ pub struct Serve {
     #[arg(long = "store", required = true, value_name = "[NAME=]URI")]
     pub stores: Vec<String>,
     /// The store for programs of 2009 that name none of these, such as with sector://HOST:PORT
-    /// [default: the only store; with several such programs are refused].
+    /// [default: the only store; if there are several stores, such programs are refused].
     #[arg(long = "store-2009", value_name = "NAME")]
     pub store_2009: Option<String>,
 }
@@ -762,7 +762,8 @@ fn host_and_port(text: &str) -> Result<String, String> {
 
 /// `HOST:PORT` as an address of this host.
 fn resolve(text: &str) -> Result<SocketAddr, String> {
-    let mut addresses = text.to_socket_addrs().map_err(|error| format!("{error}; give HOST:PORT"))?;
+    let mut addresses =
+        text.to_socket_addrs().map_err(|error| format!("no address of this host: {error}"))?;
     addresses.next().ok_or_else(|| "no such host".to_owned())
 }
 

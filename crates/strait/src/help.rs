@@ -24,8 +24,8 @@ pub const GATEWAY_FLAGS: [&str; 9] = [
 /// Those for connecting to a Kadoop cluster.
 pub const KADOOP_FLAGS: [&str; 2] = ["kadoop_key", "kadoop_over_tcp"];
 
-/// The commands that don't connect to a store by an address. `serve` connects to gateways if one of
-/// its stores is one.
+/// The commands without flags for connecting to stores. `serve` is not one of them: a store that it
+/// serves may be a gateway.
 pub const NO_CLIENTS: [&str; 6] = ["up", "namenode", "datanode", "kadoop-log", "passwd", "malgen"];
 /// The commands that call only Kadoop's namenodes, and read no file.
 const OPERATORS: [&str; 4] = ["datanodes", "admit", "decommission", "rebalance"];

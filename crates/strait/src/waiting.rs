@@ -28,18 +28,25 @@ pub struct Waiting(Arc<Inner>);
 
 struct Inner {
     tell: Box<dyn Fn(&str) + Send + Sync>,
-    store: String,
+    /// The state that the notices report, such as "kadoop://nn:9091 hasn't answered".
+    state: String,
     told: Mutex<Option<Instant>>,
 }
 
 impl Waiting {
     /// For requests to this store (its URI).
     pub fn new(messages: Messages, store: &str) -> Self {
-        Self::telling(store, move |notice| messages.warn(notice))
+        Self::telling(format!("{store} hasn't answered"), move |notice| messages.warn(notice))
     }
 
-    fn telling(store: &str, tell: impl Fn(&str) + Send + Sync + 'static) -> Self {
-        Self(Arc::new(Inner { tell: Box::new(tell), store: store.to_owned(), told: Mutex::default() }))
+    /// For a program that has to open this pipe.
+    pub fn for_pipe(messages: Messages, pipe: &str) -> Self {
+        let state = format!("no program has opened the pipe {pipe} for writing");
+        Self::telling(state, move |notice| messages.warn(notice))
+    }
+
+    fn telling(state: String, tell: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(Inner { tell: Box::new(tell), state, told: Mutex::default() }))
     }
 
     /// Waits for the store's answer to `operation`.
@@ -64,10 +71,7 @@ impl Waiting {
         }
         *told = Some(now);
         let seconds = (now - began).as_secs();
-        (self.0.tell)(&format!(
-            "{} hasn't answered for {seconds} s: {operation}; still waiting",
-            self.0.store
-        ));
+        (self.0.tell)(&format!("{} for {seconds} s: {operation}; still waiting", self.0.state));
     }
 }
 
@@ -246,7 +250,7 @@ mod tests {
         let notices = Arc::new(Mutex::new(Vec::new()));
         let sink = notices.clone();
         let tell = move |notice: &str| sink.lock().unwrap().push(notice.to_owned());
-        (Waiting::telling("kadoop://nn:9091", tell), notices)
+        (Waiting::telling("kadoop://nn:9091 hasn't answered".to_owned(), tell), notices)
     }
 
     #[tokio::test(start_paused = true)]

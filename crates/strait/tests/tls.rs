@@ -79,5 +79,5 @@ fn tls_with_a_gateway_that_has_none_says_so() {
     let ca = Authority::new().unwrap().write(gateway.dir.path()).unwrap().display().to_string();
     gateway
         .run(["--tls-ca", &ca, "ls", &gateway.uri("/")])
-        .fails(UNAVAILABLE, "does it speak TLS on this port?");
+        .fails(UNAVAILABLE, "the gateway serves clear text on this port");
 }

@@ -1,4 +1,4 @@
-"""Opening files: what the first letter of a mode asks of the gateway."""
+"""Opening files: the requests for the first letters of modes."""
 
 from typing import TypedDict
 

@@ -85,7 +85,7 @@ def put(
         else:
             source, total = local, 0
         if client.isdir(target):
-            raise errors.IsADirectory("a file was to be put here", target)
+            raise errors.IsADirectory("the target is a directory", target)
         try:
             try:
                 with client.open(temporary, "xb", buffering=0, **options) as writer:

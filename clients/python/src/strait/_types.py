@@ -9,7 +9,7 @@ from strait._gen.ttypes import FileType
 
 @dataclass(frozen=True, slots=True)
 class FileInfo:
-    """What a store says of one path."""
+    """A store's status of one path."""
 
     path: str
     is_dir: bool
@@ -126,7 +126,7 @@ class StoreInfo:
 
 @dataclass(frozen=True, slots=True)
 class ServerInfo:
-    """What a gateway says of itself."""
+    """A gateway's description of itself."""
 
     #: The program and its version, for people.
     server: str

@@ -141,14 +141,14 @@ class SocketTransport(TTransportBase, CReadableTransport):  # type: ignore[misc]
         return self._received
 
     def _check_room(self, missing: int) -> None:
-        """Refuses what the message can't have so much of, before memory is taken for it."""
+        """Refuses a size beyond the message's end, before taking memory for it."""
         if self._received_bytes + missing > self._message_end:
             raise TTransportException(
                 TTransportException.SIZE_LIMIT, "a message that is longer than it may be"
             )
 
     def exchange_range(self, handle: int, offset: int, length: int) -> bytes | None:
-        """What a readRange yields, on a connection with nothing in flight, in the binary wire.
+        """The bytes of a readRange, on a connection with nothing in flight, in the binary wire.
 
         None: the reply came, and is something else that is still to be decoded.
         """
@@ -395,7 +395,7 @@ class Connection:
         return errors.no_answer(method, self._timeout)
 
     def _last_word(self) -> ssl.SSLError | None:
-        """What a gateway objected to by TLS before it hung up; doesn't wait where it did."""
+        """A gateway's objection by TLS before it closed the connection; doesn't wait for one."""
         if isinstance(self._socket, ssl.SSLSocket):
             try:
                 self._socket.settimeout(0)

@@ -76,7 +76,7 @@ def connect(
     if not 0 < timeout <= MAX_TIMEOUT_S:
         raise errors.InvalidArgument(f"the timeout {timeout} isn't above 0 and a year at most")
     if wire not in get_args(Wire):
-        raise errors.InvalidArgument(f"no wire {wire!r}; there are {', '.join(get_args(Wire))}")
+        raise errors.InvalidArgument(f"invalid wire {wire!r}: give one of {', '.join(get_args(Wire))}")
     context = _tls_context(tls)
     store = uri.store if store is None else store
     return Client(
@@ -143,7 +143,7 @@ class Client:
     # -- Looking
 
     def stat(self, path: RemotePath) -> FileInfo:
-        """What lies at `path`."""
+        """The status of the file or directory at `path`."""
         reply = self._session.call("getFileInfo", GetFileInfoRequest(path=_text(path)))
         if reply.info is None:
             raise errors.Internal("the gateway's answer says nothing", _text(path))

@@ -1,4 +1,4 @@
-"""What can go wrong: one exception class for each kind of error.
+"""One exception class for each kind of error.
 
 Every class is a `StraitError` and also the built-in exception that Python
 programs expect, so ``except FileNotFoundError`` works as with local files.

@@ -128,7 +128,8 @@ impl<'a> Stub<'a> {
         format!(
             "{}///
             /// # Errors
-            /// Not executed, the procedure's own error, or unknown; or the arguments
+            /// The call wasn't executed, the procedure returned an error, or the outcome is
+            /// unknown; or the arguments
             /// break a declared limit.
             {} pub fn {}(&mut self, {}) -> ::std::result::Result<{result}, stub::StubError> {{
                 stub::call(&mut self.handle, &self.options, {}, {}, {})

@@ -374,8 +374,11 @@ impl Session {
         match timeout(patience, connection.call::<methods::OpenSession>(&request, 0)).await {
             Ok(Ok(reply)) => outcome::<methods::OpenSession>(reply, subject).map_err(|error| {
                 match error.kind() == ErrorKind::Unauthenticated && self.options.user.is_none() {
-                    true => Error::new(error.kind(), format!("{} (strait --user NAME)", error.message()))
-                        .at(subject.operation, subject.path),
+                    true => Error::new(
+                        error.kind(),
+                        format!("{}; give a user and a password (strait --user NAME)", error.message()),
+                    )
+                    .at(subject.operation, subject.path),
                     false => error,
                 }
             }),

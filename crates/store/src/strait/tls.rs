@@ -82,7 +82,7 @@ pub(super) fn check_secrecy(options: &Options, peer: Option<IpAddr>) -> Result<(
     if local || options.tls.is_some() || options.user.is_none() && options.token.is_none() {
         return Ok(());
     }
-    let message = "a login isn't sent in clear text beyond this host; use TLS (strait --tls)";
+    let message = "a login is sent in clear text over loopback only; elsewhere use TLS (strait --tls)";
     Err(Error::new(ErrorKind::Unauthenticated, message))
 }
 
@@ -104,11 +104,13 @@ pub(super) fn refused(error: std::io::Error) -> Error {
             | rustls::Error::AlertReceived(AlertDescription::HandshakeFailure),
         ) => (
             ErrorKind::Unavailable,
-            "does it speak TLS on this port? Leave it out, or ask the gateway's operator for it".to_owned(),
+            "the gateway serves clear text on this port; leave TLS out (strait --tls), or have its operator \
+             serve TLS (--tls-cert)"
+                .to_owned(),
         ),
         None if error.kind() == std::io::ErrorKind::UnexpectedEof => (
             ErrorKind::Unavailable,
-            "the connection was closed at once; does the gateway serve TLS (--tls-cert)? Has it free connections?"
+            "the gateway closed the connection at once; it may serve no TLS (--tls-cert), or have no free connection"
                 .to_owned(),
         ),
         _ => (ErrorKind::Unavailable, error.to_string()),

@@ -37,8 +37,10 @@ const STICKY: u32 = 0o1000;
 impl Mode {
     /// Parses `750`, `u+rwx,go-w`, `a=rX`, `+t`.
     pub fn parse(text: &str) -> Result<Self, Failure> {
-        let wrong =
-            || Failure::usage(format!("chmod: {text} is no mode; give one such as 750 or u+rwx,go-w"));
+        let wrong = || {
+            let known = "give one such as 750 or u+rwx,go-w; set-id bits have no letter here";
+            Failure::usage(format!("chmod: invalid mode {text}: {known}"))
+        };
         if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
             let bits = u32::from_str_radix(text, 8).map_err(|_| wrong())?;
             return if bits <= 0o7777 { Ok(Self::Bits(bits)) } else { Err(wrong()) };

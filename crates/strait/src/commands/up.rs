@@ -70,7 +70,7 @@ pub async fn up(up: Up) -> Result<(), Failure> {
     // Before its servers take their parts.
     raise_descriptor_limit();
     let data = up.data.display();
-    let reading = || tracing::info!("reads the cluster in {data}; it serves when that is done");
+    let reading = || tracing::info!("the cluster in {data} is still being read; serving begins afterwards");
     let cluster = telling_if_slow(reading, Cluster::start(&up)).await?;
     let store = ConfiguredStore {
         name: "default".to_owned(),

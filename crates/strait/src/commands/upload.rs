@@ -235,12 +235,11 @@ impl Upload {
         let input: Box<dyn Read + Send> = match &metadata {
             None => Box::new(io::stdin()),
             Some(metadata) => {
-                let shown = source.display();
-                let awaited = match metadata.file_type().is_fifo() {
-                    true => format!("the writer of the pipe {shown}"),
-                    false => shown.to_string(),
+                let shown = source.display().to_string();
+                let waiting = match metadata.file_type().is_fifo() {
+                    true => Waiting::for_pipe(self.messages, &shown),
+                    false => Waiting::new(self.messages, &shown),
                 };
-                let waiting = Waiting::new(self.messages, &awaited);
                 Box::new(waiting.on("open", open(source.clone())).await?)
             }
         };

@@ -215,7 +215,7 @@ final class Transfer {
             throw Failures.of(ErrorKind.ALREADY_EXISTS, "the path is taken", target);
         }
         if (there.isDirectory()) {
-            throw Failures.of(ErrorKind.IS_A_DIRECTORY, "a file was to be put here", target);
+            throw Failures.of(ErrorKind.IS_A_DIRECTORY, "the target is a directory", target);
         }
     }
 
