@@ -315,6 +315,29 @@ def test_flush_sync_and_close_tell_the_replicas(fake, client):
         assert file.replicas == 2
 
 
+def test_text_that_isnt_written_through_any_more_is_stored_by_close(fake, client):
+    with client.open("/x", "w") as file:
+        file.reconfigure(write_through=False)
+        file.write("text")
+    assert fake.files["/x"] == b"text"
+
+
+def test_a_file_that_is_given_up_is_free_at_a_real_gateway(real):
+    for number in range(10):
+        file = real.open(f"/{number}", "wb", buffering=0)
+        file.write(b"data")
+        file.flush()
+        file._refusal = strait.NoSpace("as if it were full")
+        file.give_up()
+        limit = time.monotonic() + 10
+        while True:
+            try:
+                real.open(f"/{number}", "ab").close()
+                break
+            except strait.Busy:
+                assert time.monotonic() < limit
+
+
 def test_a_put_into_a_full_store_leaves_nothing_and_doesnt_wait(fake, client, tmp_path):
     (tmp_path / "local").write_bytes(DATA)
     fake.full = True

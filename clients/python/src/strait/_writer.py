@@ -458,4 +458,6 @@ class TextWriter(io.TextIOWrapper):
             return
         if self._finalizing:  # type: ignore[attr-defined]
             self.buffer.raw._dealloc_warn(self)
+        if not self.write_through:  # somebody has reconfigured it
+            self.flush()
         self.buffer.close()

@@ -300,7 +300,8 @@ class Client:
         are made.
 
         An open file isn't for several threads at once, `RemoteReader.pread`
-        excepted.
+        excepted. One that is written stays open after `NoSpace` and `Unavailable`,
+        even if that was the error of `close`: see `RemoteWriter`.
         """
         binary = mode[1:] == "b"
         if mode[:1] not in tuple("rwxa") or mode[1:] not in ("", "b", "t"):

@@ -78,8 +78,8 @@ final class RemoteWriter {
     // -- Writing
 
     /**
-     * Takes all remaining bytes. If that fails, it has taken those before the buffer's position, and
-     * none of a buffer with one chunk at most.
+     * Takes all remaining bytes. If that fails, it has taken those before the buffer's position,
+     * and none of a buffer with one chunk at most.
      */
     void write(ByteBuffer source) throws IOException {
         checkUsable();
@@ -169,7 +169,7 @@ final class RemoteWriter {
                     session.call(
                             Method.FLUSH_FILE,
                             new FlushFileRequest().setHandle(handle).setMode(mode));
-            replicas = reply.isSetReplicas() ? OptionalInt.of(reply.getReplicas()) : OptionalInt.empty();
+            replicas = replicasOf(reply.isSetReplicas(), reply.getReplicas());
             refusal = null;
         } catch (IOException error) {
             throw explained(error);
@@ -192,7 +192,7 @@ final class RemoteWriter {
             sendChunk();
             settle(0);
             CloseFileReply reply = closeHandle();
-            replicas = reply.isSetReplicas() ? OptionalInt.of(reply.getReplicas()) : OptionalInt.empty();
+            replicas = replicasOf(reply.isSetReplicas(), reply.getReplicas());
             closed = true;
             session.forgetUnclosed(handle);
         } catch (IOException error) {
@@ -206,6 +206,10 @@ final class RemoteWriter {
                 abandon();
             }
         }
+    }
+
+    private static OptionalInt replicasOf(boolean isSet, int count) {
+        return isSet ? OptionalInt.of(count) : OptionalInt.empty();
     }
 
     private CloseFileReply closeHandle() throws IOException {

@@ -14,9 +14,9 @@ import java.util.OptionalInt;
  * <p>Threads may share one: operations follow each other, and {@link #read(ByteBuffer, long)} also
  * runs beside them. Direct buffers of 16 KiB and more are read and written without another copy.
  *
- * <p>After {@link ErrorKind#NO_SPACE} and {@link ErrorKind#UNAVAILABLE} a file that is written stays
- * open: see {@link StraitOutputStream}. The source's position tells how much a failed write has
- * taken.
+ * <p>After {@link ErrorKind#NO_SPACE} and {@link ErrorKind#UNAVAILABLE} a file that is written
+ * stays open: see {@link StraitOutputStream}. The source's position tells how much a failed write
+ * has taken.
  */
 public final class StraitChannel implements SeekableByteChannel {
     // One of them is null.
