@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 namespace strait {
 namespace {
@@ -100,15 +101,41 @@ writer_buf::writer_buf(Writer writer) : writer_(std::move(writer)), buffer_(buff
     setp(buffer_.data(), buffer_.data() + buffer_.size());
 }
 
+/// Runs a step, and notes whether it failed.
+template <class Step>
+auto writer_buf::watched(Step step) {
+    failed_ = true;
+    if constexpr (std::is_void_v<decltype(step())>) {
+        step();
+        failed_ = false;
+    } else {
+        auto result = step();
+        failed_ = false;
+        return result;
+    }
+}
+
+/// After a failure the buffer has the bytes that the writer hasn't taken.
 void writer_buf::hand_over() {
-    const auto size = static_cast<std::size_t>(pptr() - pbase());
-    // First, so that the next call doesn't repeat a failed write.
-    setp(buffer_.data(), buffer_.data() + buffer_.size());
-    writer_.write(buffer_.data(), size);
+    const std::int64_t before = writer_.position();
+    const auto rest_only = [&] {
+        const auto size = static_cast<std::size_t>(pptr() - pbase());
+        const auto taken = static_cast<std::size_t>(writer_.position() - before);
+        std::memmove(buffer_.data(), buffer_.data() + taken, size - taken);
+        setp(buffer_.data(), buffer_.data() + buffer_.size());
+        pbump(static_cast<int>(size - taken));
+    };
+    try {
+        writer_.write(pbase(), static_cast<std::size_t>(pptr() - pbase()));
+    } catch (...) {
+        rest_only();
+        throw;
+    }
+    rest_only();
 }
 
 writer_buf::int_type writer_buf::overflow(int_type c) {
-    hand_over();
+    watched([&] { hand_over(); });
     return traits_type::eq_int_type(c, traits_type::eof()) ? traits_type::not_eof(c)
                                                            : sputc(traits_type::to_char_type(c));
 }
@@ -118,15 +145,19 @@ std::streamsize writer_buf::xsputn(const char* data, std::streamsize size) {
         std::memcpy(pptr(), data, static_cast<std::size_t>(size));
         pbump(static_cast<int>(size));
     } else {
-        hand_over();
-        writer_.write(data, static_cast<std::size_t>(size));
+        watched([&] {
+            hand_over();
+            writer_.write(data, static_cast<std::size_t>(size));
+        });
     }
     return size;
 }
 
 int writer_buf::sync() {
-    hand_over();
-    writer_.flush();
+    watched([&] {
+        hand_over();
+        writer_.flush();
+    });
     return 0;
 }
 
@@ -139,9 +170,13 @@ writer_buf::pos_type writer_buf::seekoff(off_type offset, std::ios_base::seekdir
     return writer_.position() + (pptr() - pbase());
 }
 
-void writer_buf::close() {
-    hand_over();
-    writer_.close();
+std::optional<int> writer_buf::close() {
+    return watched([&] {
+        if (pptr() != pbase()) {
+            hand_over();
+        }
+        return writer_.close();
+    });
 }
 
 ostream::ostream(Writer writer) : std::ostream(nullptr), buffer_(std::move(writer)) {
@@ -150,15 +185,17 @@ ostream::ostream(Writer writer) : std::ostream(nullptr), buffer_(std::move(write
 
 ostream::~ostream() {
     try {
-        buffer_.close();
+        if (!buffer_.failed_) {
+            buffer_.close();
+        }
     } catch (const std::exception&) {
         // An error has no receiver here.
     }
 }
 
-void ostream::close() {
+std::optional<int> ostream::close() {
     try {
-        buffer_.close();
+        return buffer_.close();
     } catch (...) {
         try {
             setstate(std::ios_base::badbit);

@@ -26,6 +26,11 @@ std::int64_t checked_position(std::int64_t position, std::string_view path) {
     return position;
 }
 
+template <class Reply>
+std::optional<int> replicas_of(const Reply& reply) {
+    return reply.__isset.replicas ? std::optional<int>(reply.replicas) : std::nullopt;
+}
+
 } // namespace
 
 Writer::Impl::Impl(std::shared_ptr<Session> session, std::string_view path,
@@ -35,11 +40,17 @@ Writer::Impl::Impl(std::shared_ptr<Session> session, std::string_view path,
       sent_(checked_position(opened.position, path)) {}
 
 Writer::Impl::~Impl() {
+    if (closed_ || process_ != getpid()) {
+        return;
+    }
     try {
-        close();
+        if (!refusal_) {
+            close();
+        }
     } catch (const std::exception&) {
         // An error has no receiver here.
     }
+    abandon();
 }
 
 void Writer::Impl::check_usable() const {
@@ -59,7 +70,9 @@ void Writer::Impl::write(const char* data, std::size_t size) {
     const std::size_t chunk = std::min(chunk_bytes, session_->max_chunk_bytes());
     while (size != 0) {
         const std::size_t count = std::min(size, chunk - pending_.size());
-        if (pending_.empty() && count == chunk) {
+        if (count == chunk - pending_.size()) {
+            // Before taking any byte of it, so that a failure leaves them all to the caller.
+            settle(max_window - 1);
             pending_.reserve(chunk);
         }
         pending_.append(data, count);
@@ -71,133 +84,252 @@ void Writer::Impl::write(const char* data, std::size_t size) {
     }
 }
 
-void Writer::Impl::flush(wire::FlushMode::type mode) {
+std::optional<int> Writer::Impl::flush(wire::FlushMode::type mode) {
     check_usable();
     send_pending();
-    collect(0);
+    settle(0);
     wire::FlushFileRequest request;
     request.__set_handle(handle_);
     request.__set_mode(mode);
-    explained([&] { session_->call(request, path_); });
+    wire::FlushFileReply reply;
+    explained([&] { reply = session_->call(request, path_); });
+    refusal_.reset();
+    return replicas_of(reply);
 }
 
-void Writer::Impl::close() {
+std::optional<int> Writer::Impl::close() {
     if (closed_ || process_ != getpid()) {
-        return;
+        return {};
     }
     try {
         check_usable();
         send_pending();
-        collect(0);
-    } catch (...) {
+        settle(0);
+        wire::CloseFileRequest request;
+        request.__set_handle(handle_);
+        wire::CloseFileReply reply;
+        explained([&] { reply = session_->mutate(request, path_); });
         closed_ = true;
-        connection_.give_back();
-        try {
-            close_handle();
-        } catch (...) {
-            // The first error is the one to report; the gateway drops the handle with the session.
+        return replicas_of(reply);
+    } catch (const Error& error) {
+        if (!may_go_on(error)) {
+            abandon();
         }
         throw;
+    } catch (...) {
+        abandon();
+        throw;
     }
-    closed_ = true;
-    wire::CloseFileRequest request;
-    request.__set_handle(handle_);
-    explained([&] { session_->mutate(request, path_); });
 }
 
-void Writer::Impl::close_handle() {
-    wire::CloseFileRequest request;
-    request.__set_handle(handle_);
-    session_->borrow(session_->parting())->call(request, path_);
+/// Lets the gateway close the handle, whatever the outcome of the writes.
+void Writer::Impl::abandon() noexcept {
+    if (std::exchange(closed_, true)) {
+        return;
+    }
+    give_back();
+    try {
+        wire::CloseFileRequest request;
+        request.__set_handle(handle_);
+        if (!refusal_) {
+            session_->borrow(session_->parting())->call(request, path_);
+            return;
+        }
+        // Its store may be stuck, so this doesn't wait. With an id, the request runs even if the
+        // connection ends.
+        request.__set_request_id(Session::new_request_id());
+        session_->borrow(session_->parting())->send(request);
+    } catch (const std::exception&) {
+        // The first error is the one to report; the gateway drops the handle with the session.
+    }
 }
 
-// -- Requests in flight
+// -- Appends on their way
 
+/// Sends them if all before them are on their way; otherwise the next step does.
 void Writer::Impl::send_pending() {
     if (pending_.empty()) {
         return;
     }
-    Append& request = in_flight_.emplace_back();
+    Append& request = kept_.emplace_back();
     request.__set_request_id(Session::new_request_id());
     request.__set_handle(handle_);
     request.__set_expected_offset(sent_);
     request.data = std::exchange(pending_, std::exchange(spare_, {}));
     request.__isset.data = true;
     sent_ += static_cast<std::int64_t>(request.data.size());
-    guarded([&](Deadline& deadline) {
-        if (!connection_) {
-            connection_ = session_->borrow(deadline);
+    if (awaited_ + 1 < kept_.size()) {
+        return;
+    }
+    try {
+        guarded([&](Deadline& deadline) {
+            try {
+                if (!connection_) {
+                    connection_ = session_->borrow(deadline);
+                }
+                connection_->wait_until(deadline);
+                connection_->send(request);
+                ++awaited_;
+            } catch (const ConnectionLost&) {
+                give_back();
+            }
+        });
+    } catch (const Error& error) {
+        if (!may_go_on(error)) {
+            throw;
         }
-        connection_->wait_until(deadline);
-        connection_->send(request);
-    });
-    collect(max_window - 1);
-}
-
-/// Takes replies until at most `leave` appends are in flight.
-void Writer::Impl::collect(std::size_t leave) {
-    guarded([&](Deadline& deadline) {
-        while (in_flight_.size() > leave) {
-            deadline = session_->deadline();
-            connection_->wait_until(deadline);
-            expect(connection_->receive<Append>(path_), in_flight_.front());
-            done_with_first();
-        }
-    });
-    if (in_flight_.empty()) {
-        connection_.give_back();
     }
 }
 
+/// Takes replies until at most `leave` appends are on their way, and none is to be sent.
+void Writer::Impl::settle(std::size_t leave) {
+    guarded([&](Deadline& deadline) {
+        try {
+            if (kept_.size() > awaited_) {
+                repeat_all(deadline);
+            }
+            while (awaited_ > leave) {
+                deadline = session_->deadline();
+                connection_->wait_until(deadline);
+                take_reply();
+            }
+        } catch (const ConnectionLost&) {
+            repeat_all(deadline);
+        }
+    });
+    if (kept_.empty()) {
+        give_back();
+    }
+}
+
+/// Of the first append.
+void Writer::Impl::take_reply() {
+    try {
+        expect(connection_->receive<Append>(path_), kept_.front());
+        done_with_first();
+        --awaited_;
+    } catch (const Error& error) {
+        if (may_go_on(error)) {
+            drain();
+            renew();
+        }
+        throw;
+    }
+}
+
+/// Takes the replies behind a refused append's: the gateway has refused those appends too. Unless
+/// the store took the first one all the same; the next reply then says so.
+void Writer::Impl::drain() {
+    std::size_t taken = 0;
+    for (std::size_t number = 1; number < awaited_; ++number) {
+        try {
+            if (is_of(kept_[number], connection_->receive<Append>(path_))) {
+                taken = number + 1;
+            }
+        } catch (const ConnectionLost&) {
+            break;
+        } catch (const TimedOut&) {
+            break;
+        } catch (const Error&) {
+            continue;
+        }
+    }
+    while (taken-- != 0) {
+        done_with_first();
+    }
+}
+
+/// Makes new requests of all appends: the gateway remembers that it refused the old ones.
+void Writer::Impl::renew() {
+    for (Append& request : kept_) {
+        request.__set_request_id(Session::new_request_id());
+        request.__set_is_retry(true); // the store may have taken it all the same
+    }
+    give_back();
+}
+
 /// Repeats requests without a reply; the gateway recognises those it has executed. The deadline is
-/// the first request's, which has waited already.
+/// the first request's, which may have waited already.
 void Writer::Impl::repeat_all(Deadline deadline) {
-    connection_.give_back();
-    while (!in_flight_.empty()) {
-        Append& request = in_flight_.front();
+    give_back();
+    while (!kept_.empty()) {
+        Append& request = kept_.front();
         request.__set_is_retry(true);
-        expect(session_->call(request, path_, deadline), request);
+        wire::AppendDataReply reply;
+        session_->attempt({Method<Append>::name, path_, true}, deadline,
+                          [&](Connection& connection, bool) {
+                              connection.send(request);
+                              try {
+                                  reply = connection.receive<Append>(path_);
+                              } catch (const Error& error) {
+                                  if (may_go_on(error)) {
+                                      renew();
+                                  }
+                                  throw;
+                              }
+                          });
+        expect(reply, request);
         done_with_first();
         deadline = session_->deadline();
     }
 }
 
+bool Writer::Impl::is_of(const Append& request, const wire::AppendDataReply& reply) const {
+    return reply.position ==
+           request.expected_offset + static_cast<std::int64_t>(request.data.size());
+}
+
 void Writer::Impl::expect(const wire::AppendDataReply& reply, const Append& request) const {
-    if (reply.position !=
-        request.expected_offset + static_cast<std::int64_t>(request.data.size())) {
+    if (!is_of(request, reply)) {
         raise(ErrorKind::Internal, "the gateway counts other bytes than were sent", path_);
     }
 }
 
 void Writer::Impl::done_with_first() {
-    spare_ = std::move(in_flight_.front().data);
+    spare_ = std::move(kept_.front().data);
     spare_.clear();
-    in_flight_.pop_front();
+    kept_.pop_front();
+    refusal_.reset();
 }
 
-/// Runs a step of the exchange. It repairs a broken connection; the writer keeps any other error.
+void Writer::Impl::give_back() {
+    awaited_ = 0;
+    connection_.give_back();
+}
+
+bool Writer::Impl::may_go_on(const Error& error) const {
+    return !failure_ &&
+           (error.kind() == ErrorKind::NoSpace || error.kind() == ErrorKind::Unavailable);
+}
+
+/// Runs a step of the appends. The writer keeps its error, unless the file goes on.
 template <class Step>
 void Writer::Impl::guarded(Step step) {
-    try {
-        explained([&] {
-            Deadline deadline = session_->deadline();
-            try {
-                step(deadline);
-            } catch (const ConnectionLost&) {
-                repeat_all(deadline);
-            }
-        });
-    } catch (...) {
+    const auto end = [&] {
         failure_ = std::current_exception();
-        in_flight_.clear();
-        connection_.give_back();
+        kept_.clear();
+        give_back();
+    };
+    try {
+        Deadline deadline = session_->deadline();
+        explained([&] { step(deadline); });
+    } catch (const Error& error) {
+        if (may_go_on(error)) {
+            give_back();
+        } else {
+            end();
+        }
+        throw;
+    } catch (...) {
+        end();
         throw;
     }
 }
 
-/// Runs a step, and converts its error for the caller, which doesn't know of handles.
+/// Runs a step, and converts its error for the caller, which doesn't know of handles. Remembers it
+/// if the file goes on.
 template <class Step>
-void Writer::Impl::explained(Step step) const {
+void Writer::Impl::explained(Step step) {
     try {
         step();
     } catch (const Error& error) {
@@ -209,6 +341,21 @@ void Writer::Impl::explained(Step step) const {
                   "what was written since may be (" +
                       error.message() + ")",
                   path_);
+        }
+        if (unknown_handle && refusal_) {
+            // The store couldn't go on, and the gateway has closed the file.
+            try {
+                raise(refusal_->first,
+                      "the file ended with an earlier error: " + refusal_->second + " (" +
+                          error.message() + ")",
+                      path_, false);
+            } catch (...) {
+                failure_ = std::current_exception();
+                throw;
+            }
+        }
+        if (may_go_on(error)) {
+            refusal_.emplace(error.kind(), error.message());
         }
         throw;
     }
@@ -225,14 +372,14 @@ void Writer::write(const void* data, std::size_t size) {
     impl_->write(static_cast<const char*>(data), size);
 }
 
-void Writer::flush() {
-    impl_->flush(wire::FlushMode::FLUSH);
+std::optional<int> Writer::flush() {
+    return impl_->flush(wire::FlushMode::FLUSH);
 }
-void Writer::sync() {
-    impl_->flush(wire::FlushMode::SYNC);
+std::optional<int> Writer::sync() {
+    return impl_->flush(wire::FlushMode::SYNC);
 }
-void Writer::close() {
-    impl_->close();
+std::optional<int> Writer::close() {
+    return impl_->close();
 }
 std::int64_t Writer::position() const noexcept {
     return impl_->position();

@@ -53,6 +53,12 @@ class FakeGateway:
         self.listed = 0
         #: Raised by the next call of a method.
         self.raises: dict[str, t.DfsError] = {}
+        #: Whether the store is full: what is appended, flushed or closed is refused.
+        self.full = False
+        #: Whether a file goes on after that; otherwise a failed close ends it.
+        self.goes_on = True
+        #: Called after each refusal.
+        self.refused_by_store: Callable[[], None] = lambda: None
         self.capabilities = ["append", "rename_replace"]
         self.tokens = {"token-1"}
         self.incarnation = 1
@@ -172,14 +178,17 @@ class Handler:
                 request_id = getattr(request, "request_id", None)
                 if request_id in gateway.repetitions:
                     assert request.is_retry, f"{name}: the same request twice, not marked so"
-                    return gateway.repetitions[request_id]
-                reply = gateway.answers.pop(name, None) or found(request)
+                    return given(gateway.repetitions[request_id])
+                try:
+                    reply = gateway.answers.pop(name, None) or found(request)
+                except t.DfsError as error:
+                    reply = error  # which is remembered, too
                 if request_id is not None:
                     gateway.repetitions[request_id] = reply
                 if name in gateway.cut_after:
                     gateway.cut_after.remove(name)
                     raise TTransportException
-                return reply
+                return given(reply)
 
         return call
 
@@ -243,19 +252,31 @@ class Handler:
     def appendData(self, request: t.AppendDataRequest) -> t.AppendDataReply:
         self._known(request.handle)
         data = self._file(self._gateway.handles[request.handle])
+        if request.is_retry and request.expected_offset + len(request.data) == len(data):
+            return t.AppendDataReply(position=len(data))  # of a first try that is forgotten
         if request.expected_offset != len(data):
             raise failure(t.ErrorCode.INVALID_ARGUMENT, "InvalidArgument")
+        self._check_room()
         data += request.data
         return t.AppendDataReply(position=len(data))
 
     def flushFile(self, request: t.FlushFileRequest) -> t.FlushFileReply:
         self._known(request.handle)
-        return t.FlushFileReply(position=0)
+        self._check_room()
+        return t.FlushFileReply(position=0, replicas=3)
 
     def closeFile(self, request: t.CloseFileRequest) -> t.CloseFileReply:
         self._known(request.handle)
+        if self._gateway.goes_on:
+            self._check_room()
         del self._gateway.handles[request.handle]
-        return t.CloseFileReply()
+        self._check_room()
+        return t.CloseFileReply(replicas=2)
+
+    def _check_room(self) -> None:
+        if self._gateway.full:
+            self._gateway.refused_by_store()
+            raise failure(t.ErrorCode.NO_SPACE, "NoSpace")
 
     def renamePath(self, request: t.RenamePathRequest) -> t.MutationReply:
         self._gateway.files[request.target] = self._gateway.files.pop(request.source)
@@ -280,6 +301,12 @@ class Handler:
         handle = 1000 + self._gateway.calls.total()
         self._gateway.handles[handle] = path
         return handle
+
+
+def given(reply: Any) -> Any:
+    if isinstance(reply, t.DfsError):
+        raise reply
+    return reply
 
 
 def failure(code: int, kind: str, path: str | None = None) -> t.DfsError:

@@ -10,6 +10,7 @@ import contextlib
 import os
 import random
 import secrets
+import shutil
 import signal
 import socket
 import subprocess
@@ -84,6 +85,49 @@ def gateway(store: str) -> Iterator[Gateway]:
                 client.rmtree(root)
 
 
+class SmallDisk:
+    """The disk of a cluster's datanodes, in memory; it ends with the cluster's process."""
+
+    # Beyond what datanodes leave free for others, 64 MiB.
+    SIZE = 128 << 20
+
+    def __init__(self, root: Path) -> None:
+        self._ballast = root / "ballast"
+
+    def fill(self) -> None:
+        with self._ballast.open("ab") as file:
+            for step in (1 << 20, 4 << 10):
+                with contextlib.suppress(OSError):
+                    while True:
+                        os.posix_fallocate(file.fileno(), os.fstat(file.fileno()).st_size, step)
+
+    def relieve(self) -> None:
+        self._ballast.unlink()
+
+
+@contextlib.contextmanager
+def kadoop_on_a_small_disk(scratch: Path) -> Iterator[tuple[str, SmallDisk]]:
+    """`strait up`: its address, and the one disk of its datanodes. Needs root."""
+    require_command()
+    if os.geteuid() != 0 or shutil.which("unshare") is None:
+        pytest.skip("only root can mount a small disk (with util-linux's unshare)")
+    disk, data, address = scratch / "disk", scratch / "data", f"127.0.0.1:{free_port()}"
+    for directory in (disk, data):
+        directory.mkdir()
+    for number in (1, 2, 3):
+        (data / f"datanode-{number}").symlink_to(disk / str(number))
+    # In a mount namespace of its own, so that the mount ends with the process.
+    script = f"""
+        mount -t tmpfs -o size={SmallDisk.SIZE} strait-test {disk}
+        mkdir {disk}/1 {disk}/2 {disk}/3
+        exec "$@"
+    """
+    mounted = ["unshare", "--mount", "sh", "-ec", script, "sh"]
+    up = [binary(), "up", "--data", data, "--listen", address]
+    with running([*mounted, *up], address) as process:
+        yield address, SmallDisk(Path(f"/proc/{process.pid}/root{disk}"))
+
+
 def free_port() -> int:
     """One that is free now, below Linux's range of ephemeral ports.
 
@@ -106,7 +150,14 @@ def started(*stores: str, port: int = 0) -> Iterator[str]:
     serve = [command, "serve", "--listen", address]
     for store in stores:
         serve += ["--store", store]
-    process = subprocess.Popen(serve)
+    with running(serve, address):
+        yield address
+
+
+@contextlib.contextmanager
+def running(command: list[str | Path], address: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A gateway at this address, made by a command."""
+    process = subprocess.Popen(command)
     try:
         deadline = time.monotonic() + START_DEADLINE_S
         while True:
@@ -115,7 +166,7 @@ def started(*stores: str, port: int = 0) -> Iterator[str]:
                 break
             assert time.monotonic() < deadline, f"{command} isn't ready in {START_DEADLINE_S} s"
             time.sleep(0.05)
-        yield address
+        yield process
     finally:
         process.send_signal(signal.SIGTERM)
         try:

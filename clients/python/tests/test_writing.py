@@ -122,14 +122,14 @@ def test_a_refused_append_is_no_unknown_outcome(fake, client):
 
 def test_an_error_of_an_append_surfaces_by_the_flush_at_the_latest(fake, client):
     file = client.open("/x", "wb", buffering=0)
-    fake.raises["appendData"] = failure(ErrorCode.NO_SPACE, "NoSpace")
+    fake.raises["appendData"] = failure(ErrorCode.CORRUPT, "Corrupt")
     file.write(b"x")
-    with pytest.raises(strait.NoSpace) as caught:
+    with pytest.raises(strait.Corrupt) as caught:
         file.flush()
     assert caught.value.filename == "/x"
-    with pytest.raises(strait.NoSpace):
+    with pytest.raises(strait.Corrupt):
         file.write(b"y")
-    with pytest.raises(strait.NoSpace):
+    with pytest.raises(strait.Corrupt):
         file.close()
     assert file.closed
 
@@ -137,8 +137,8 @@ def test_an_error_of_an_append_surfaces_by_the_flush_at_the_latest(fake, client)
 def test_an_error_of_an_append_surfaces_by_the_close_at_the_latest(fake, client):
     file = client.open("/x", "wb")
     file.write(b"x")
-    fake.raises["appendData"] = failure(ErrorCode.NO_SPACE, "NoSpace")
-    with pytest.raises(strait.NoSpace):
+    fake.raises["appendData"] = failure(ErrorCode.CORRUPT, "Corrupt")
+    with pytest.raises(strait.Corrupt):
         file.close()
     assert file.closed
 

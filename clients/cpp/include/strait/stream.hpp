@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <istream>
+#include <optional>
 #include <ostream>
 #include <vector>
 
@@ -37,8 +38,8 @@ class STRAIT_EXPORT writer_buf final : public std::streambuf {
 public:
     explicit writer_buf(Writer writer);
 
-    /// Writes the buffered bytes, and closes the file.
-    void close();
+    /// Writes the buffered bytes, and closes the file. As Writer::close, it may be repeated.
+    std::optional<int> close();
 
 protected:
     int_type overflow(int_type c) override;
@@ -48,10 +49,14 @@ protected:
                      std::ios_base::openmode which) override;
 
 private:
+    friend class ostream;
     void hand_over();
+    template <class Step>
+    auto watched(Step step);
 
     Writer writer_;
     std::vector<char> buffer_;
+    bool failed_ = false; // the last call did
 };
 
 /// `strait::istream in(client.open_reader(path));`
@@ -65,16 +70,20 @@ private:
 
 /// `strait::ostream out(client.create(path));`
 ///
+/// After NoSpace and Unavailable the stream keeps its bytes, as a Writer does: after `clear()` it
+/// may be used again, and `tellp()` tells how much it has taken. `close` may be repeated at once.
+///
 /// std::flush makes the written bytes visible to readers, at the price of a round trip: end lines
 /// with '\n' rather than std::endl.
 class STRAIT_EXPORT ostream final : public std::ostream {
 public:
     explicit ostream(Writer writer);
-    /// Closes, but can't report an error: call close to be sure that everything is stored.
+    /// Closes, but can't report an error: call close to be sure that everything is stored. If the
+    /// last call failed, the bytes that the gateway hasn't taken are lost.
     ~ostream() override;
 
-    /// Closes the file; throws as Writer::close does.
-    void close();
+    /// Closes the file; returns and throws as Writer::close does.
+    std::optional<int> close();
 
 private:
     writer_buf buffer_;

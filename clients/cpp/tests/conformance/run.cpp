@@ -123,10 +123,14 @@ void Run::perform(const std::string& op, const Json& step) {
         files_.at(step.at("file")).writer->write(bytes(step.at("bytes")));
     } else if (op == "flush") {
         strait::Writer& writer = *files_.at(step.at("file")).writer;
-        step.at("mode") == "sync" ? writer.sync() : writer.flush();
+        (writer.*(step.at("mode") == "sync" ? &strait::Writer::sync : &strait::Writer::flush))();
     } else if (op == "close") {
         const File file = std::move(files_.extract(step.at("file").get<std::string>()).mapped());
-        file.writer ? file.writer->close() : file.reader->close();
+        if (file.writer) {
+            file.writer->close();
+        } else {
+            file.reader->close();
+        }
     } else if (op == "mkdirs") {
         const auto bits = step.contains("permission") ? std::optional(octal(step.at("permission")))
                                                       : std::nullopt;

@@ -57,10 +57,37 @@ public:
 
     void createFile(wire::OpenWriterReply& reply, const wire::CreateFileRequest&) override {
         reply.__set_position(gateway_.claimed_length);
+        gateway_.writing_ = true;
+    }
+
+    void appendData(wire::AppendDataReply& reply, const wire::AppendDataRequest& request) override {
+        ++gateway_.appends_;
+        const std::lock_guard<std::mutex> lock(gateway_.mutex_);
+        auto [known, is_new] = gateway_.outcomes_.try_emplace(request.request_id);
+        if (is_new) {
+            known->second = outcome(request);
+        }
+        if (const auto& [code, kind] = known->second; code != 0) {
+            throw error(code, kind.c_str());
+        }
+        reply.__set_position(request.expected_offset +
+                             static_cast<std::int64_t>(request.data.size()));
+    }
+
+    void flushFile(wire::FlushFileReply& reply, const wire::FlushFileRequest&) override {
+        check_room();
+        reply.__set_replicas(3);
     }
 
     void closeFile(wire::CloseFileReply& reply, const wire::CloseFileRequest&) override {
         ++gateway_.closed_;
+        if (gateway_.writing_) {
+            gateway_.writing_ = gateway_.full && gateway_.goes_on;
+            check_room();
+            reply.__set_replicas(2);
+        } else if (!gateway_.goes_on) {
+            throw error(8, "InvalidArgument");
+        }
         reply.__set_length(0);
     }
 
@@ -75,6 +102,32 @@ public:
     }
 
 private:
+    /// Code and kind of an append's error; 0 if it is taken.
+    std::pair<int, std::string> outcome(const wire::AppendDataRequest& request) {
+        const auto length = static_cast<std::int64_t>(gateway_.written_.size());
+        const auto size = static_cast<std::int64_t>(request.data.size());
+        if (request.is_retry && request.expected_offset + size == length) {
+            return {0, ""}; // its first try is forgotten
+        }
+        if (request.expected_offset != length) {
+            return {8, "InvalidArgument"};
+        }
+        if (gateway_.full) {
+            return {11, "NoSpace"};
+        }
+        gateway_.written_ += request.data;
+        if (gateway_.takes_and_refuses.exchange(false)) {
+            return {13, "Unavailable"};
+        }
+        return {0, ""};
+    }
+
+    void check_room() const {
+        if (gateway_.full) {
+            throw error(11, "NoSpace");
+        }
+    }
+
     static wire::DfsError error(int code, const char* kind) {
         wire::DfsError error;
         error.__set_code(code);
@@ -112,6 +165,11 @@ FakeGateway::FakeGateway(std::string content, std::string host)
 FakeGateway::~FakeGateway() {
     server_->stop();
     thread_.join();
+}
+
+std::string FakeGateway::written() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return written_;
 }
 
 std::string FakeGateway::token() const {

@@ -1,13 +1,16 @@
 /// A gateway in this process that misbehaves on demand: short replies, refused handles, newer
-/// errors. It serves one read-only file, "/f", and directories with endless pages.
+/// errors, full stores. It serves one read-only file, "/f", one that is written, and directories
+/// with endless pages.
 #pragma once
 
 #include <atomic>
 #include <condition_variable>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include <thrift/server/TThreadedServer.h>
 
@@ -29,6 +32,12 @@ public:
     std::atomic<std::int64_t> claimed_length{-1};
     /// The file's identity in openFile's replies.
     std::atomic<char> identity{'a'};
+    /// Whether the store is full: it refuses to append, flush or close.
+    std::atomic<bool> full{false};
+    /// Whether a file goes on after that; otherwise a failed close ends it.
+    std::atomic<bool> goes_on{true};
+    /// Whether the next append is taken, and refused all the same.
+    std::atomic<bool> takes_and_refuses{false};
     /// Entries of each page of a directory.
     std::atomic<int> page_entries{0};
     /// From now on it acts as another gateway, which doesn't know earlier cursors.
@@ -50,6 +59,10 @@ public:
     int reads() const { return reads_; }
     /// Number of requests to close a file or listing.
     int closed() const { return closed_; }
+    /// Number of requests to append.
+    int appends() const { return appends_; }
+    /// Content of the file that is written.
+    std::string written();
 
 private:
     class Handler;
@@ -59,9 +72,13 @@ private:
 
     const std::string content_, host_;
     std::atomic<int> incarnation_{1}, sessions_{0}, opened_{0}, first_valid_{1}, reads_{0},
-        closed_{0};
+        closed_{0}, appends_{0};
     std::atomic<int> tokens_forgotten_{0};
+    std::atomic<bool> writing_{false};
     std::mutex mutex_;
+    std::string written_;
+    /// Outcomes of appends by request id; an empty kind is success.
+    std::map<std::string, std::pair<int, std::string>> outcomes_;
     std::condition_variable changed_;
     bool silent_ = false;
     int round_ = 0;

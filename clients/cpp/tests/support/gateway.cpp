@@ -81,9 +81,17 @@ Scratch::~Scratch() {
 
 Gateway::Gateway(const std::string& store, std::vector<std::string> arguments,
                  const strait::Options& options)
+    : Gateway(
+          [&] {
+              std::vector<std::string> all = {command(), "serve", "--store", store};
+              all.insert(all.end(), arguments.begin(), arguments.end());
+              return all;
+          }(),
+          options) {}
+
+Gateway::Gateway(std::vector<std::string> all, const strait::Options& options)
     : address_("127.0.0.1:" + std::to_string(free_port())) {
-    std::vector<std::string> all = {command(), "serve", "--store", store, "--listen", address_};
-    all.insert(all.end(), arguments.begin(), arguments.end());
+    all.insert(all.end(), {"--listen", address_});
     std::vector<char*> given;
     for (std::string& argument : all) {
         given.push_back(argument.data());
@@ -95,7 +103,7 @@ Gateway::Gateway(const std::string& store, std::vector<std::string> arguments,
         const int nowhere = ::open("/dev/null", O_WRONLY);
         ::dup2(nowhere, STDOUT_FILENO);
         ::dup2(nowhere, STDERR_FILENO);
-        ::execv(given[0], given.data());
+        ::execvp(given[0], given.data());
         ::_exit(127);
     }
     try {
@@ -139,6 +147,47 @@ Gateway::~Gateway() {
         }
         std::this_thread::sleep_for(poll_interval);
     }
+}
+
+namespace {
+
+// Beyond what datanodes leave free for others, 64 MiB.
+constexpr long small_disk_bytes = 128 << 20;
+
+/// In a mount namespace of its own, so that the mount ends with the process.
+std::vector<std::string> up_on_a_small_disk(const Scratch& scratch) {
+    const std::string disk = scratch / "disk", data = scratch / "data";
+    fs::create_directory(disk);
+    fs::create_directory(data);
+    std::string script = "mount -t tmpfs -o size=" + std::to_string(small_disk_bytes) +
+                         " strait-test " + disk + "; ";
+    for (const char* number : {"1", "2", "3"}) {
+        fs::create_symlink(disk + "/" + number, data + "/datanode-" + number);
+        script += "mkdir " + disk + "/" + number + "; ";
+    }
+    return {"unshare", "--mount", "sh", "-ec",    script + "exec \"$@\"",
+            "sh",      command(), "up", "--data", data};
+}
+
+} // namespace
+
+KadoopOnASmallDisk::KadoopOnASmallDisk(const Scratch& scratch)
+    : Gateway(up_on_a_small_disk(scratch)),
+      ballast_("/proc/" + std::to_string(process()) + "/root" + (scratch / "disk/ballast")) {}
+
+void KadoopOnASmallDisk::fill() const {
+    const int file = ::open(ballast_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    off_t length = 0;
+    for (const off_t step : {1 << 20, 4 << 10}) {
+        while (::posix_fallocate(file, length, step) == 0) {
+            length += step;
+        }
+    }
+    ::close(file);
+}
+
+void KadoopOnASmallDisk::relieve() const {
+    fs::remove(ballast_);
 }
 
 const std::string& shared_gateway() {

@@ -35,11 +35,27 @@ public:
     Gateway(const Gateway&) = delete;
     const std::string& address() const { return address_; }
 
+protected:
+    /// Of a command that lacks only its address.
+    explicit Gateway(std::vector<std::string> command, const strait::Options& options = {});
+    pid_t process() const { return process_; }
+
 private:
     void wait_until_ready(const strait::Options& options);
 
     std::string address_;
     pid_t process_ = -1;
+};
+
+/// `strait up`, whose datanodes have one small disk. It needs root.
+class KadoopOnASmallDisk : public Gateway {
+public:
+    explicit KadoopOnASmallDisk(const Scratch& scratch);
+    void fill() const;
+    void relieve() const;
+
+private:
+    std::string ballast_;
 };
 
 /// The path of the command `strait`.

@@ -10,7 +10,7 @@
 from strait._reader import RemoteReader
 from strait._types import BlockLocation, Checksum, FileInfo, ServerInfo, StoreInfo, StoreStatus
 from strait._uri import Uri
-from strait._writer import BufferedWriter, RemoteWriter
+from strait._writer import BufferedWriter, RemoteWriter, TextWriter
 from strait.client import Client, connect
 from strait.errors import (
     AlreadyExists,
@@ -56,6 +56,7 @@ __all__ = [
     "StoreInfo",
     "StoreStatus",
     "StraitError",
+    "TextWriter",
     "TimedOut",
     "Unauthenticated",
     "Unavailable",

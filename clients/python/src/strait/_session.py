@@ -155,7 +155,7 @@ class Session:
                 last, sent = lost, sent or lost.sent
                 self._drop_idle()
                 if hasattr(request, "is_retry"):
-                    request.is_retry = sent
+                    request.is_retry = sent or bool(request.is_retry)
             except errors.TimedOut as error:
                 error.retry_safe = not hasattr(request, "request_id")
                 raise
@@ -181,6 +181,17 @@ class Session:
             if not self.closed:
                 with self.connection(self.parting()) as connection:
                     connection.call("closeFile", CloseFileRequest(handle=handle))
+        except (errors.StraitError, ConnectionLostError):
+            pass  # the gateway forgets the handle with the session
+
+    def abandon(self, handle: int) -> None:
+        """Gives up a file that is being written; doesn't wait, since its store may be stuck."""
+        try:
+            if not self.closed:
+                with self.connection(self.parting()) as connection:
+                    # With an id, it runs though the connection ends.
+                    id_ = secrets.token_bytes(REQUEST_ID_BYTES)
+                    connection.send("closeFile", CloseFileRequest(handle=handle, request_id=id_))
         except (errors.StraitError, ConnectionLostError):
             pass  # the gateway forgets the handle with the session
 

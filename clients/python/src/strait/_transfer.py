@@ -88,11 +88,14 @@ def put(
             raise errors.IsADirectory("the target is a directory", target)
         try:
             try:
-                with client.open(temporary, "xb", buffering=0, **options) as writer:
-                    chunk_bytes = writer.chunk_bytes
-                    copied = _copy(
-                        lambda: _read_some(source, chunk_bytes), writer.write, total, progress
-                    )
+                writer = client.open(temporary, "xb", buffering=0, **options)
+                # Unlike `close`, this doesn't try once more after a failure.
+                stack.callback(writer.give_up)
+                chunk_bytes = writer.chunk_bytes
+                copied = _copy(
+                    lambda: _read_some(source, chunk_bytes), writer.write, total, progress
+                )
+                writer.close()
             except errors.OutcomeUnknown as error:
                 # In any outcome, no part of it is visible under the target's name.
                 raise errors.Unavailable(error.strerror or "", target) from error
@@ -105,6 +108,7 @@ def put(
                     client.remove(target)
                 client.rename(temporary, target)
         except BaseException as error:
+            stack.close()
             _remove_quietly(client, temporary)
             _name(error, temporary, target)
             raise

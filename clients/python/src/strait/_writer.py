@@ -1,4 +1,4 @@
-"""Writing a remote file: a raw stream that keeps appends in flight."""
+"""Writing a remote file: a raw stream that keeps appends in flight, and the layers above it."""
 
 import io
 import os
@@ -25,13 +25,20 @@ if TYPE_CHECKING:
 # Bytes of a request, and requests in flight at once; see _reader.
 CHUNK_BYTES = 1 << 20
 WINDOW = 16
+# Errors after which a file is still open.
+GOES_ON = (errors.NoSpace, errors.Unavailable)
 
 
 class RemoteWriter(io.RawIOBase):
     """An unbuffered remote file, open to write at its end.
 
     `write` returns when the bytes are on their way. An error surfaces at a
-    later write, and at `flush` or `close` at the latest. Not for several
+    later write, and at `flush` or `close` at the latest. After `NoSpace` and
+    `Unavailable` the file stays open: it keeps the bytes that the gateway
+    hasn't taken, and sends them again with the next `write`, `flush`, `sync` or
+    `close`. A `write` that fails has taken nothing.
+
+    A file that is dropped after such an error is given up. Not for several
     threads at once, and not for a forked child.
     """
 
@@ -44,11 +51,18 @@ class RemoteWriter(io.RawIOBase):
         self._handle = opened.handle
         self._incarnation = session.incarnation
         self._position = opened.position or 0
-        self._connection: Connection | None = None  # while appends are in flight
-        self._in_flight: deque[Any] = deque()
-        self._closing = False
+        # Appends that aren't acknowledged, in order. The first `_awaited` of them are on their way
+        # on `_connection`; the others have to be sent (again).
+        self._kept: deque[Any] = deque()
+        self._awaited = 0
+        self._connection: Connection | None = None  # while appends are on their way
+        self._replicas: int | None = None
+        self._ended = False
+        self._dropped = False
         self._tells_text = False
         self._failure: errors.StraitError | None = None
+        # The latest error, if the file goes on after it.
+        self._refusal: errors.StraitError | None = None
 
     # -- Writing
 
@@ -56,9 +70,11 @@ class RemoteWriter(io.RawIOBase):
         """Accepts at most one request's bytes; says how many."""
         self._check_open()
         view = memoryview(data).cast("B")[: self.chunk_bytes]
-        # Kept until the reply, for a repetition; `bytes` of bytes is no copy.
-        whole = isinstance(data, bytes) and len(data) == len(view)
-        self._append(data if whole else bytes(view))
+        self._settle(leave=WINDOW - 1)
+        if view:
+            # Kept until the reply, for a repetition; `bytes` of bytes is no copy.
+            whole = isinstance(data, bytes) and len(data) == len(view)
+            self._append(data if whole else bytes(view))
         return len(view)
 
     @property
@@ -68,7 +84,7 @@ class RemoteWriter(io.RawIOBase):
 
     def flush(self) -> None:
         """What was written is in every replica's memory and visible to who opens the file now."""
-        if not self._closing:  # the base class flushes in close
+        if not self._ended:  # the base class flushes in close
             self._flush(FlushMode.FLUSH)
 
     def sync(self) -> int | None:
@@ -76,127 +92,236 @@ class RemoteWriter(io.RawIOBase):
 
         Returns how many replicas hold it, at least; None where the store can't tell.
         """
-        return self._flush(FlushMode.SYNC)
+        self._flush(FlushMode.SYNC)
+        return self._replicas
 
-    def _flush(self, mode: int) -> int | None:
+    @property
+    def replicas(self) -> int | None:
+        """How many replicas held the bytes, at least, at the last `flush`, `sync` or `close`.
+
+        None where the store can't tell.
+        """
+        return self._replicas
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the last operation failed, and may be repeated: the file is still open."""
+        return self._refusal is not None and self._failure is None and not self.closed
+
+    def _flush(self, mode: int) -> None:
         self._check_open()
-        self._collect(leave=0)
+        self._settle()
         request = FlushFileRequest(handle=self._handle, mode=mode)
         try:
-            replicas: int | None = self._session.call("flushFile", request).replicas
+            self._replicas = self._session.call("flushFile", request).replicas
         except errors.StraitError as error:
             raise self._explained(error) from error
-        return replicas
+        self._refusal = None
 
     def close(self) -> None:
-        """Waits for what is in flight; then what was written is on stable storage."""
+        """Waits for what is on its way; then what was written is on stable storage.
+
+        After `NoSpace` and `Unavailable` the file stays open (`closed` is false), and may be
+        closed again. After any other error it is closed.
+        """
         if self.closed:
             return
-        self._closing = True
+        self._dropped = self._dropped or getattr(self, "_finalizing", False)
         try:
             if self._process == os.getpid():
                 self._close()
-        finally:
-            super().close()
+        except BaseException as error:
+            self._leave_open_or_give_up(error)
+            raise
+        self._end()
+
+    def _leave_open_or_give_up(self, error: BaseException) -> None:
+        """After an error of `close`: somebody may repeat it, unless the file was dropped."""
+        if error is not self._refusal or self._dropped:
+            self.give_up()
 
     def _close(self) -> None:
         if self._session.closed:
-            if self._in_flight:
+            if self._kept:
                 raise ValueError("the client was closed before its file")
             return
+        if self._dropped and self._refusal is not None:
+            raise self._refusal  # without another try, for which nobody waits
+        self._settle()
         try:
-            self._collect(leave=0)
-        except errors.StraitError:
-            self._abandon()
-            raise
-        try:
-            self._session.mutate("closeFile", CloseFileRequest(handle=self._handle))
+            reply = self._session.mutate("closeFile", CloseFileRequest(handle=self._handle))
         except errors.StraitError as error:
             raise self._explained(error) from error
+        self._replicas = reply.replicas
 
-    def _abandon(self) -> None:
-        """After a failure: lets the gateway forget the handle."""
-        try:
-            with self._session.connection(self._session.parting()) as connection:
-                connection.call("closeFile", CloseFileRequest(handle=self._handle))
-        except (errors.StraitError, ConnectionLostError):
-            pass
+    def _end(self) -> None:
+        self._ended = True
+        self._kept.clear()
+        self._give_back()
+        super().close()
 
-    # -- Requests in flight
+    def give_up(self) -> None:
+        """Closes the file without what the gateway hasn't taken."""
+        if self.closed:
+            return
+        self._end()
+        if self._process != os.getpid():
+            return
+        if self._refusal is None:
+            self._session.release(self._handle)
+        else:
+            self._session.abandon(self._handle)  # to close it may take long
+
+    def _dealloc_warn(self, source: object) -> None:
+        """Called by the layers above, as by those of `io`, if they are closed by their drop."""
+        self._dropped = True
+
+    # -- Appends on their way
 
     def _append(self, data: Any) -> None:
-        if self._failure is not None:
-            raise self._failure
-        if not data:
-            return
+        """Sends it, behind what is on its way. What isn't sent here is sent with the next step."""
+        deadline = self._session.deadline()
+        if self._connection is None:
+            try:
+                self._connection = self._session.borrow(deadline)
+            except ConnectionLostError:
+                pass
+            except errors.StraitError as error:
+                self._fail(error)
         request = AppendDataRequest(
             request_id=secrets.token_bytes(REQUEST_ID_BYTES),
             handle=self._handle,
             expected_offset=self._position,
             data=data,
         )
-        self._in_flight.append(request)
+        self._kept.append(request)
         self._position += len(data)
-        deadline = self._session.deadline()
+        if self._connection is None:
+            return
         try:
-            if self._connection is None:
-                self._connection = self._session.borrow(deadline)
             self._connection.wait_until(deadline)
             self._connection.send("appendData", request)
         except ConnectionLostError:
-            self._repeat_all(deadline)
+            self._give_back()
         except errors.StraitError as error:
             self._fail(error)
-        self._collect(leave=WINDOW - 1)
+        else:
+            self._awaited += 1
 
-    def _collect(self, *, leave: int) -> None:
-        """Takes replies until at most `leave` appends are in flight."""
+    def _settle(self, *, leave: int = 0) -> None:
+        """Takes replies until at most `leave` appends are on their way, and none is to be sent."""
         if self._failure is not None:
             raise self._failure
         deadline = self._session.deadline()
         try:
-            while len(self._in_flight) > leave and self._connection is not None:
-                self._connection.wait_until(deadline := self._session.deadline())
-                self._check(self._connection.receive("appendData"), self._in_flight[0])
-                self._in_flight.popleft()
+            if len(self._kept) > self._awaited:
+                self._repeat_all(deadline)
+            while self._awaited > leave:
+                deadline = self._session.deadline()
+                self._take_reply(deadline)
         except ConnectionLostError:
-            self._repeat_all(deadline)
+            try:
+                self._repeat_all(deadline)
+            except errors.StraitError as error:
+                self._fail(error)
         except errors.StraitError as error:
             self._fail(error)
-        if not self._in_flight:
+        if not self._kept:
             self._give_back()
+
+    def _take_reply(self, deadline: float) -> None:
+        """Of the first append."""
+        assert self._connection is not None, "appends are awaited on it"
+        self._connection.wait_until(deadline)
+        try:
+            reply = self._connection.receive("appendData")
+        except GOES_ON:
+            self._drain()
+            self._renew()
+            raise
+        self._check(reply, self._kept[0])
+        self._took(1)
+
+    def _drain(self) -> None:
+        """Takes the replies behind a refused append's: the gateway has refused those appends too.
+
+        Unless the store took the first one all the same; then it says so by the next one's reply.
+        """
+        assert self._connection is not None, "appends are awaited on it"
+        taken = 0
+        for number in range(2, self._awaited + 1):
+            try:
+                reply = self._connection.receive("appendData")
+                self._check(reply, self._kept[number - 1])
+                taken = number
+            except (ConnectionLostError, errors.TimedOut):
+                break
+            except errors.StraitError:
+                continue
+        self._took(taken)
+
+    def _took(self, count: int) -> None:
+        for _ in range(count):
+            self._kept.popleft()
+            self._awaited -= 1
+            self._refusal = None
+
+    def _renew(self) -> None:
+        """Makes new requests of all appends: the gateway remembers that it refused the old ones."""
+        for request in self._kept:
+            request.request_id = secrets.token_bytes(REQUEST_ID_BYTES)
+            # The store may have taken it all the same.
+            request.is_retry = True
+        self._give_back()
 
     def _repeat_all(self, deadline: float) -> None:
         """Repeats what has no reply yet; the gateway recognises what it has done already.
 
-        `deadline` is the first one's: it has waited already.
+        `deadline` is the first one's: it may have waited already.
         """
         self._give_back()
+        while self._kept:
+            request = self._kept[0]
+            request.is_retry = True
+            try:
+                reply = self._session.attempt("appendData", request, self._repeat, deadline)
+            except errors.InvalidArgument as error:
+                if self._refusal is not None:
+                    raise
+                # The handle was valid before the connection broke, so it is gone.
+                raise self._forgotten(error) from error
+            self._check(reply, request)
+            self._kept.popleft()
+            deadline = self._session.deadline()
+        self._refusal = None
+
+    def _repeat(self, connection: Connection) -> Any:
         try:
-            while self._in_flight:
-                request = self._in_flight[0]
-                request.is_retry = True
-                self._check(self._session.call("appendData", request, deadline), request)
-                self._in_flight.popleft()
-                deadline = self._session.deadline()
-        except errors.InvalidArgument as error:
-            # The handle was valid before the connection broke, so it is gone.
-            self._fail(self._forgotten(error))
-        except errors.StraitError as error:
-            self._fail(error)
+            return connection.call("appendData", self._kept[0])
+        except GOES_ON:
+            self._renew()
+            raise
 
     def _check(self, reply: Any, request: Any) -> None:
         if reply.position != request.expected_offset + len(request.data):
             raise errors.Internal("the gateway counts other bytes than were sent", self.name)
 
     def _explained(self, error: errors.StraitError) -> errors.StraitError:
-        """The error for the caller, which doesn't know of handles."""
-        gone = isinstance(error, errors.Unauthenticated) or (
+        """The error for the caller, which doesn't know of handles; notes how the file goes on."""
+        forgotten = isinstance(error, errors.Unauthenticated) or (
             isinstance(error, errors.InvalidArgument)
             and self._session.incarnation != self._incarnation
         )
-        if gone:
+        if forgotten:
             error = self._forgotten(error)
+        elif isinstance(error, errors.InvalidArgument) and self._refusal is not None:
+            # The store couldn't go on, and the gateway has closed the file.
+            first = self._refusal.strerror
+            message = f"the file ended with an earlier error: {first} ({error.strerror})"
+            error = type(self._refusal)(message, self.name, retry_safe=False)
+            self._failure = error
+        elif isinstance(error, GOES_ON):
+            self._refusal = error
         if error.filename is None:
             error.filename = self.name
         return error
@@ -209,13 +334,15 @@ class RemoteWriter(io.RawIOBase):
         )
 
     def _fail(self, error: errors.StraitError) -> None:
-        error = self._explained(error)
-        self._failure = error
-        self._in_flight.clear()
+        explained = self._explained(error)
+        if explained is not self._refusal:
+            self._failure = explained
+            self._kept.clear()
         self._give_back()
-        raise error
+        raise explained
 
     def _give_back(self) -> None:
+        self._awaited = 0
         if self._connection is not None:
             connection, self._connection = self._connection, None
             self._session.give_back(connection)
@@ -256,25 +383,81 @@ class RemoteWriter(io.RawIOBase):
 
 
 class BufferedWriter(io.BufferedWriter):
-    """`io.BufferedWriter` whose `flush` reaches the readers of the remote file."""
+    """`io.BufferedWriter` whose `flush` reaches the readers of the remote file.
+
+    After `NoSpace` and `Unavailable` the file stays open, as a `RemoteWriter` does, with what is
+    buffered here. A `write` that fails has taken nothing if its argument fits the buffer, and
+    `tell` says how much of a larger one.
+    """
 
     raw: RemoteWriter
 
-    def __init__(self, raw: RemoteWriter, buffer_size: int) -> None:
-        super().__init__(raw, buffer_size)
-        self._closing = False
-
     def flush(self) -> None:
         super().flush()
-        # Closing includes flushing: no need for both.
-        if not self._closing:
-            self.raw.flush()
+        self.raw.flush()
 
     def sync(self) -> int | None:
         """As `RemoteWriter.sync`, with what is buffered here."""
         super().flush()
         return self.raw.sync()
 
+    @property
+    def replicas(self) -> int | None:
+        """As `RemoteWriter.replicas`."""
+        return self.raw.replicas
+
     def close(self) -> None:
-        self._closing = True
-        super().close()
+        """As `RemoteWriter.close`, with what is buffered here."""
+        if self.closed:
+            return
+        if self._finalizing:  # type: ignore[attr-defined]
+            self.raw._dealloc_warn(self)
+        try:
+            # Closing includes flushing at the gateway: no need for both.
+            super().flush()
+        except BaseException as error:
+            self.raw._leave_open_or_give_up(error)
+            raise
+        self.raw.close()
+
+
+class TextWriter(io.TextIOWrapper):
+    """`io.TextIOWrapper` over a `BufferedWriter`; it keeps nothing itself.
+
+    A `write` that fails has taken nothing if its argument fits the buffer. With line buffering, it
+    has taken its argument if the line's end was to be flushed.
+    """
+
+    buffer: BufferedWriter
+
+    def __init__(
+        self,
+        buffer: BufferedWriter,
+        encoding: str,
+        errors: str | None,
+        newline: str | None,
+        *,
+        line_buffering: bool,
+    ) -> None:
+        # `TextIOWrapper` loses the text that it has gathered if the layer below doesn't take it.
+        # Written through, each text goes there at once.
+        super().__init__(buffer, encoding, errors, newline, line_buffering, write_through=True)
+
+    def sync(self) -> int | None:
+        """As `RemoteWriter.sync`, with what is buffered here."""
+        return self.buffer.sync()
+
+    @property
+    def replicas(self) -> int | None:
+        """As `RemoteWriter.replicas`."""
+        return self.buffer.replicas
+
+    def close(self) -> None:
+        """As `RemoteWriter.close`, with what is buffered here."""
+        if self.closed:
+            return
+        if self._finalizing:  # type: ignore[attr-defined]
+            self.buffer.raw._dealloc_warn(self)
+        if not self.write_through:  # somebody has reconfigured it
+            self.flush()
+        self.buffer.close()

@@ -5,7 +5,6 @@ import os
 import ssl
 import time
 from collections.abc import Iterator
-from contextlib import nullcontext
 from types import TracebackType
 from typing import Any, BinaryIO, Literal, Self, TypeAlias, Unpack, get_args, overload
 
@@ -30,7 +29,7 @@ from strait._transfer import Progress
 from strait._types import BlockLocation, Checksum, FileInfo, ServerInfo, StoreInfo, StoreStatus
 from strait._uri import parse_address
 from strait._wire import Wire
-from strait._writer import BufferedWriter, RemoteWriter
+from strait._writer import BufferedWriter, RemoteWriter, TextWriter
 
 #: A path in a store, absolute, with ``/`` between names.
 RemotePath: TypeAlias = str | os.PathLike[str]
@@ -263,7 +262,19 @@ class Client:
     def open(
         self,
         path: RemotePath,
-        mode: Literal["r", "w", "x", "a", "rt", "wt", "xt", "at"] = "r",
+        mode: Literal["w", "x", "a", "wt", "xt", "at"],
+        buffering: int = -1,
+        encoding: str | None = None,
+        errors: str | None = None,
+        newline: str | None = None,
+        **options: Unpack[CreateOptions],
+    ) -> TextWriter: ...
+
+    @overload
+    def open(
+        self,
+        path: RemotePath,
+        mode: Literal["r", "rt"] = "r",
         buffering: int = -1,
         encoding: str | None = None,
         errors: str | None = None,
@@ -289,7 +300,8 @@ class Client:
         are made.
 
         An open file isn't for several threads at once, `RemoteReader.pread`
-        excepted.
+        excepted. One that is written stays open after `NoSpace` and `Unavailable`,
+        even if that was the error of `close`: see `RemoteWriter`.
         """
         binary = mode[1:] == "b"
         if mode[:1] not in tuple("rwxa") or mode[1:] not in ("", "b", "t"):
@@ -302,17 +314,19 @@ class Client:
         if buffering == 0:
             return raw
         size = buffering if buffering > 1 else DEFAULT_BUFFER_BYTES
-        buffered: io.BufferedReader | BufferedWriter = (
-            BufferedWriter(raw, size)
-            if isinstance(raw, RemoteWriter)
-            else io.BufferedReader(raw, size)
-        )
-        if binary:
-            return buffered
-        with raw.telling_text() if isinstance(raw, RemoteWriter) else nullcontext():
-            text = io.TextIOWrapper(
-                buffered, encoding or "utf-8", errors, newline, line_buffering=buffering == 1
-            )
+        encoding, by_line = encoding or "utf-8", buffering == 1
+        text: io.TextIOWrapper
+        if isinstance(raw, RemoteWriter):
+            writer = BufferedWriter(raw, size)
+            if binary:
+                return writer
+            with raw.telling_text():
+                text = TextWriter(writer, encoding, errors, newline, line_buffering=by_line)
+        else:
+            reader = io.BufferedReader(raw, size)
+            if binary:
+                return reader
+            text = io.TextIOWrapper(reader, encoding, errors, newline, by_line)
         text.mode = mode  # type: ignore[misc]  # as the built-in open does
         return text
 

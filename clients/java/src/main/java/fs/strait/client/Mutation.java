@@ -23,20 +23,22 @@ final class Mutation {
     private static final int PATH_FIELD = 4;
 
     private final TBase<?, ?> request;
+    private final boolean wasSent;
 
-    private Mutation(TBase<?, ?> request) {
+    private Mutation(TBase<?, ?> request, boolean wasSent) {
         this.request = request;
+        this.wasSent = wasSent;
     }
 
     /** Gives the request its id. */
     static Mutation of(TBase<?, ?> request) {
         set(request, REQUEST_ID_FIELD, REQUEST_ID, newRequestId());
-        return new Mutation(request);
+        return new Mutation(request, false);
     }
 
     /** A request that has its id, and was sent before. */
     static Mutation again(TBase<?, ?> request) {
-        Mutation mutation = new Mutation(request);
+        Mutation mutation = new Mutation(request, true);
         mutation.retry(true);
         return mutation;
     }
@@ -49,7 +51,7 @@ final class Mutation {
 
     /** Records whether an earlier attempt may have reached a gateway. */
     void retry(boolean sent) {
-        set(request, IS_RETRY_FIELD, IS_RETRY, sent);
+        set(request, IS_RETRY_FIELD, IS_RETRY, sent || wasSent);
     }
 
     /** The path that it changes; null if it names none. */

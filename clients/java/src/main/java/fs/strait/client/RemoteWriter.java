@@ -2,7 +2,9 @@ package fs.strait.client;
 
 import fs.strait.client.internal.AppendDataReply;
 import fs.strait.client.internal.AppendDataRequest;
+import fs.strait.client.internal.CloseFileReply;
 import fs.strait.client.internal.CloseFileRequest;
+import fs.strait.client.internal.FlushFileReply;
 import fs.strait.client.internal.FlushFileRequest;
 import fs.strait.client.internal.FlushMode;
 import fs.strait.client.internal.OpenWriterReply;
@@ -10,12 +12,16 @@ import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.util.ArrayDeque;
 import java.util.Deque;
+import java.util.Iterator;
+import java.util.OptionalInt;
 
 /**
  * A remote file, open for writing at its end; callers' streams and channels use it.
  *
  * <p>A write returns when its bytes are on their way. A later write reports an error, or flush or
- * close at the latest. For one thread at a time.
+ * close at the latest. After {@link ErrorKind#NO_SPACE} and {@link ErrorKind#UNAVAILABLE} the file
+ * stays open: the writer keeps the bytes that the gateway hasn't taken, and sends them again with
+ * the next write, flush, sync or close. For one thread at a time.
  */
 final class RemoteWriter {
     // Appends in flight at once; see ReadAhead.WINDOW.
@@ -29,11 +35,16 @@ final class RemoteWriter {
     private final long handle;
     private final long incarnation;
     private final int chunkBytes;
-    private final Deque<Append> inFlight = new ArrayDeque<>();
+    // Appends without a reply, in order. The first `awaited` of them are on their way on the
+    // connection; the others have to be sent (again).
+    private final Deque<Append> kept = new ArrayDeque<>();
+    private int awaited;
     private ByteBuffer chunk; // being filled; null while there is nothing in it
-    private long sent; // the file's length with all that was sent
-    private Connection connection; // while appends are in flight
+    private long sent; // the file's length with all appends
+    private Connection connection; // while appends are on their way
+    private OptionalInt replicas = OptionalInt.empty();
     private IOException failure;
+    private IOException refusal; // the latest error, if the file goes on after it
     private volatile boolean closed;
 
     RemoteWriter(Session session, String path, OpenWriterReply opened) {
@@ -59,13 +70,31 @@ final class RemoteWriter {
         return chunkBytes;
     }
 
+    /** Replicas that held the bytes, at least, at the last flush, sync or close. */
+    OptionalInt replicas() {
+        return replicas;
+    }
+
     // -- Writing
 
-    /** Takes all remaining bytes. */
+    /**
+     * Takes all remaining bytes. If that fails, it has taken those before the buffer's position,
+     * and none of a buffer with one chunk at most.
+     */
     void write(ByteBuffer source) throws IOException {
         checkUsable();
+        int room = chunk == null ? 0 : chunkBytes - chunk.position();
+        // Room for two chunks: one is full now, another begins.
+        boolean isReserved = source.remaining() > room;
+        if (isReserved) {
+            settle(WINDOW - 2);
+        }
         while (source.hasRemaining()) {
             if (chunk == null) {
+                if (!isReserved) {
+                    settle(WINDOW - 2);
+                }
+                isReserved = false;
                 chunk = session.buffers().take();
             }
             int count = Math.min(source.remaining(), chunkBytes - chunk.position());
@@ -82,7 +111,7 @@ final class RemoteWriter {
         if (chunk != null) {
             ByteBuffer full = chunk.flip();
             chunk = null;
-            send(full);
+            append(full);
         }
     }
 
@@ -91,11 +120,20 @@ final class RemoteWriter {
      */
     void send(ByteBuffer data) throws IOException {
         checkUsable();
+        settle(WINDOW - 1);
+        append(data);
+    }
+
+    /** Sends it if all before it are on their way; otherwise the next step does. */
+    private void append(ByteBuffer data) throws IOException {
         AppendDataRequest request = new AppendDataRequest();
         request.setRequest_id(Mutation.newRequestId());
         request.setIs_retry(false).setHandle(handle).setExpected_offset(sent);
-        inFlight.addLast(new Append(request, data));
+        kept.addLast(new Append(request, data));
         sent += data.remaining();
+        if (awaited < kept.size() - 1) {
+            return;
+        }
         Deadline deadline = session.deadline();
         try {
             if (connection == null) {
@@ -103,12 +141,15 @@ final class RemoteWriter {
             }
             connection.waitUntil(deadline);
             connection.sendAppend(request, data);
+            awaited++;
         } catch (ConnectionLostException lost) {
-            repeatAll(deadline);
+            giveBack();
         } catch (IOException error) {
-            throw failed(error);
+            IOException failed = failed(error);
+            if (failure != null) {
+                throw failed;
+            }
         }
-        collect(WINDOW - 1);
     }
 
     void flush() throws IOException {
@@ -122,32 +163,60 @@ final class RemoteWriter {
     private void flush(FlushMode mode) throws IOException {
         checkUsable();
         sendChunk();
-        collect(0);
+        settle(0);
         try {
-            session.call(
-                    Method.FLUSH_FILE, new FlushFileRequest().setHandle(handle).setMode(mode));
+            FlushFileReply reply =
+                    session.call(
+                            Method.FLUSH_FILE,
+                            new FlushFileRequest().setHandle(handle).setMode(mode));
+            replicas = replicasOf(reply.isSetReplicas(), reply.getReplicas());
+            refusal = null;
         } catch (IOException error) {
             throw explained(error);
         }
     }
 
-    /** Waits for the requests in flight. Then all written bytes are on stable storage. */
+    /**
+     * Waits for the appends on their way. Then all written bytes are on stable storage. After
+     * NO_SPACE and UNAVAILABLE it may be closed again; it ends with its client at the latest.
+     */
     void close() throws IOException {
-        boolean endedWithClient = session.isClosed() && chunk == null && inFlight.isEmpty();
+        boolean endedWithClient = session.isClosed() && chunk == null && kept.isEmpty();
         if (closed || endedWithClient) {
             closed = true;
             return;
         }
+        boolean staysOpen = false;
         try {
             checkUsable();
             sendChunk();
-            collect(0);
-            session.mutate(Method.CLOSE_FILE, new CloseFileRequest().setHandle(handle));
+            settle(0);
+            CloseFileReply reply = closeHandle();
+            replicas = replicasOf(reply.isSetReplicas(), reply.getReplicas());
             closed = true;
+            session.forgetUnclosed(handle);
+        } catch (IOException error) {
+            staysOpen = failure == null && error == refusal;
+            if (staysOpen) {
+                session.noteUnclosed(handle);
+            }
+            throw error;
+        } finally {
+            if (!staysOpen) {
+                abandon();
+            }
+        }
+    }
+
+    private static OptionalInt replicasOf(boolean isSet, int count) {
+        return isSet ? OptionalInt.of(count) : OptionalInt.empty();
+    }
+
+    private CloseFileReply closeHandle() throws IOException {
+        try {
+            return session.mutate(Method.CLOSE_FILE, new CloseFileRequest().setHandle(handle));
         } catch (IOException error) {
             throw explained(error);
-        } finally {
-            abandon();
         }
     }
 
@@ -160,13 +229,12 @@ final class RemoteWriter {
             return;
         }
         closed = true;
-        try {
-            CloseFileRequest request = new CloseFileRequest().setHandle(handle);
-            session.once(
-                    session.parting(),
-                    connection -> connection.call(Method.CLOSE_FILE, request));
-        } catch (IOException ignored) {
-            // The gateway drops the handle with the session.
+        kept.clear();
+        session.forgetUnclosed(handle);
+        if (refusal == null) {
+            session.release(handle);
+        } else {
+            session.releaseWithoutWaiting(handle); // to close it may take long
         }
     }
 
@@ -179,93 +247,178 @@ final class RemoteWriter {
         }
     }
 
-    // -- Requests in flight
+    // -- Appends on their way
 
-    /** Takes replies until at most `leave` appends are in flight. */
-    private void collect(int leave) throws IOException {
+    /** Takes replies until at most `leave` appends are on their way, and none is to be sent. */
+    private void settle(int leave) throws IOException {
         Deadline deadline = session.deadline();
         try {
-            while (inFlight.size() > leave && connection != null) {
-                deadline = session.deadline();
-                connection.waitUntil(deadline);
-                done(connection.receive(Method.APPEND_DATA));
+            try {
+                if (kept.size() > awaited) {
+                    repeatAll(deadline);
+                }
+                while (awaited > leave) {
+                    deadline = session.deadline();
+                    connection.waitUntil(deadline);
+                    takeReply();
+                }
+            } catch (ConnectionLostException lost) {
+                repeatAll(deadline);
             }
-        } catch (ConnectionLostException lost) {
-            repeatAll(deadline);
         } catch (IOException error) {
             throw failed(error);
         }
-        if (inFlight.isEmpty()) {
+        if (kept.isEmpty()) {
             giveBack();
         }
+    }
+
+    /** Of the first append. */
+    private void takeReply() throws IOException {
+        try {
+            done(connection.receive(Method.APPEND_DATA));
+        } catch (StraitException error) {
+            if (mayGoOn(error)) {
+                drain();
+                renew();
+            }
+            throw error;
+        }
+    }
+
+    /**
+     * Takes the replies behind a refused append's: the gateway has refused those appends too.
+     * Unless the store took the first one all the same; the next reply then says so.
+     */
+    private void drain() {
+        int taken = 0;
+        Iterator<Append> each = kept.iterator();
+        each.next();
+        for (int number = 2; number <= awaited; number++) {
+            Append append = each.next();
+            try {
+                if (isOf(append, connection.receive(Method.APPEND_DATA))) {
+                    taken = number;
+                }
+            } catch (IOException error) {
+                if (connection.isBroken()) {
+                    break;
+                }
+            }
+        }
+        for (int number = 0; number < taken; number++) {
+            session.buffers().giveBack(kept.removeFirst().data);
+        }
+    }
+
+    /** Makes new requests of all appends: the gateway remembers that it refused the old ones. */
+    private void renew() {
+        for (Append append : kept) {
+            append.request.setRequest_id(Mutation.newRequestId());
+            append.request.setIs_retry(true); // the store may have taken it all the same
+        }
+        giveBack();
     }
 
     /**
      * Repeats requests without a reply; the gateway recognises those it has executed.
      *
-     * @param first deadline of the first request, which has waited already
+     * @param first deadline of the first request, which may have waited already
      */
     private void repeatAll(Deadline first) throws IOException {
         giveBack();
         Deadline deadline = first;
-        try {
-            while (!inFlight.isEmpty()) {
-                Append append = inFlight.peekFirst();
-                Mutation repeated = Mutation.again(append.request);
-                done(
-                        session.attempt(
-                                Method.APPEND_DATA,
-                                repeated,
-                                deadline,
-                                again -> repeat(again, append)));
-                deadline = session.deadline();
-            }
-        } catch (IOException error) {
-            throw failed(error);
+        while (!kept.isEmpty()) {
+            Append append = kept.peekFirst();
+            Mutation repeated = Mutation.again(append.request);
+            done(
+                    session.attempt(
+                            Method.APPEND_DATA,
+                            repeated,
+                            deadline,
+                            again -> repeat(again, append)));
+            deadline = session.deadline();
         }
+        refusal = null;
     }
 
-    private static AppendDataReply repeat(Connection connection, Append append)
-            throws IOException {
+    private AppendDataReply repeat(Connection connection, Append append) throws IOException {
         connection.sendAppend(append.request, append.data);
-        return connection.receive(Method.APPEND_DATA);
+        try {
+            return connection.receive(Method.APPEND_DATA);
+        } catch (StraitException error) {
+            if (mayGoOn(error)) {
+                renew();
+            }
+            throw error;
+        }
     }
 
     private void done(AppendDataReply reply) throws IOException {
-        Append append = inFlight.removeFirst();
-        if (reply.getPosition()
-                != append.request.getExpected_offset() + append.data.remaining()) {
+        Append append = kept.removeFirst();
+        awaited = Math.max(0, awaited - 1);
+        if (!isOf(append, reply)) {
             throw Failures.of(
                     ErrorKind.INTERNAL, "the gateway counts other bytes than were sent", path);
         }
+        refusal = null;
         session.buffers().giveBack(append.data);
     }
 
-    private IOException failed(IOException error) {
-        failure = explained(error);
-        inFlight.clear();
-        giveBack();
-        return failure;
+    private static boolean isOf(Append append, AppendDataReply reply) {
+        return reply.getPosition()
+                == append.request.getExpected_offset() + append.data.remaining();
     }
 
-    /** The error in terms of the caller, which doesn't know of handles. */
+    private static boolean mayGoOn(IOException error) {
+        return Failures.isOf(error, ErrorKind.NO_SPACE)
+                || Failures.isOf(error, ErrorKind.UNAVAILABLE);
+    }
+
+    /** The error of an append: the last one of the file, unless that goes on. */
+    private IOException failed(IOException error) {
+        IOException explained = explained(error);
+        if (explained != refusal) {
+            failure = explained;
+            kept.clear();
+        }
+        giveBack();
+        return explained;
+    }
+
+    /**
+     * The error in terms of the caller, which doesn't know of handles. Remembers it if the file
+     * goes on.
+     */
     private IOException explained(IOException error) {
         boolean unknownHandle = Failures.isOf(error, ErrorKind.INVALID_ARGUMENT);
         boolean gone =
                 Failures.isOf(error, ErrorKind.UNAUTHENTICATED)
                         || (unknownHandle && session.incarnation() != incarnation);
-        if (!gone) {
-            return Failures.at(path, error);
+        if (gone) {
+            String message =
+                    "the session that had the file open has ended; what was flushed is in the file, what"
+                            + " was written since may be";
+            IOException unknown = Failures.of(ErrorKind.OUTCOME_UNKNOWN, message, path);
+            unknown.initCause(error);
+            return unknown;
         }
-        String message =
-                "the session that had the file open has ended; what was flushed is in the file, what"
-                        + " was written since may be";
-        IOException unknown = Failures.of(ErrorKind.OUTCOME_UNKNOWN, message, path);
-        unknown.initCause(error);
-        return unknown;
+        if (unknownHandle && refusal instanceof StraitFailure first) {
+            // The store couldn't go on, and the gateway has closed the file.
+            String message = "the file ended with an earlier error: " + refusal.getMessage();
+            failure = Failures.of(first.kind(), message, path, false);
+            failure.initCause(error);
+            return failure;
+        }
+        IOException named = Failures.at(path, error);
+        if (mayGoOn(named)) {
+            refusal = named;
+        }
+        return named;
     }
 
     private void giveBack() {
+        awaited = 0;
         if (connection != null) {
             session.giveBack(connection);
             connection = null;

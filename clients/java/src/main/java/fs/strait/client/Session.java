@@ -13,6 +13,8 @@ import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Deque;
 import java.util.List;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.atomic.AtomicInteger;
 import javax.net.ssl.SSLContext;
@@ -49,6 +51,8 @@ final class Session {
     private final LoginInTurn turn = new LoginInTurn();
     private final AtomicInteger silences = new AtomicInteger();
     private final BufferPool buffers = new BufferPool();
+    // Handles of files whose close failed, and may be repeated.
+    private final Set<Long> unclosed = ConcurrentHashMap.newKeySet();
 
     private volatile boolean closed;
     private volatile String token;
@@ -121,15 +125,40 @@ final class Session {
 
     /** Closes an open file or listing of the gateway; the outcome doesn't matter. */
     void release(long handle) {
+        CloseFileRequest request = new CloseFileRequest().setHandle(handle);
+        release(connection -> connection.call(Method.CLOSE_FILE, request));
+    }
+
+    /** The same for a file whose store may be stuck. */
+    void releaseWithoutWaiting(long handle) {
+        CloseFileRequest request = new CloseFileRequest().setHandle(handle);
+        // With an id, it runs even if the connection ends.
+        request.setRequest_id(Mutation.newRequestId());
+        release(
+                connection -> {
+                    connection.send(Method.CLOSE_FILE, request);
+                    return null;
+                });
+    }
+
+    private void release(Exchange<?> exchange) {
         if (isClosed()) {
             return;
         }
         try {
-            CloseFileRequest request = new CloseFileRequest().setHandle(handle);
-            once(parting(), connection -> connection.call(Method.CLOSE_FILE, request));
+            once(parting(), exchange);
         } catch (IOException ignored) {
             // The gateway drops the handle with the session.
         }
+    }
+
+    /** Remembers a file that couldn't be closed, to be released with the client. */
+    void noteUnclosed(long handle) {
+        unclosed.add(handle);
+    }
+
+    void forgetUnclosed(long handle) {
+        unclosed.remove(handle);
     }
 
     /** The steps of one request on a connection. */
@@ -446,7 +475,10 @@ final class Session {
         if (closed) {
             return;
         }
-        if (options.token == null) {
+        if (options.token != null) {
+            // The session goes on, and would keep them open.
+            unclosed.forEach(this::releaseWithoutWaiting);
+        } else {
             try {
                 CloseSessionRequest request = new CloseSessionRequest();
                 once(parting(), connection -> connection.call(Method.CLOSE_SESSION, request));

@@ -6,12 +6,17 @@ import java.nio.channels.ClosedChannelException;
 import java.nio.channels.NonReadableChannelException;
 import java.nio.channels.NonWritableChannelException;
 import java.nio.channels.SeekableByteChannel;
+import java.util.OptionalInt;
 
 /**
  * A remote file, open either for reading or for writing at its end; stores support nothing else.
  *
  * <p>Threads may share one: operations follow each other, and {@link #read(ByteBuffer, long)} also
  * runs beside them. Direct buffers of 16 KiB and more are read and written without another copy.
+ *
+ * <p>After {@link ErrorKind#NO_SPACE} and {@link ErrorKind#UNAVAILABLE} a file that is written
+ * stays open: see {@link StraitOutputStream}. The source's position tells how much a failed write
+ * has taken.
  */
 public final class StraitChannel implements SeekableByteChannel {
     // One of them is null.
@@ -136,7 +141,23 @@ public final class StraitChannel implements SeekableByteChannel {
         return reader != null ? !reader.isClosed() : !writer.isClosed();
     }
 
-    /** Closes the channel; then all written bytes are on stable storage. */
+    /**
+     * The number of replicas that held all written bytes, at least, at the last successful {@link
+     * #flush}, {@link #sync} or {@link #close}.
+     *
+     * @return empty if the store doesn't tell, or the channel is open for reading
+     */
+    public synchronized OptionalInt replicas() {
+        return writer == null ? OptionalInt.empty() : writer.replicas();
+    }
+
+    /**
+     * Closes the channel; then all written bytes are on stable storage.
+     *
+     * @throws IOException if that fails. After {@link ErrorKind#NO_SPACE} and {@link
+     *     ErrorKind#UNAVAILABLE} the channel is still open, and may be closed again; otherwise the
+     *     gateway closes the file with the client, without the bytes that it hasn't taken
+     */
     @Override
     public synchronized void close() throws IOException {
         if (reader != null) {

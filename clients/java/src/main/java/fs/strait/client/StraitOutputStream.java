@@ -4,6 +4,7 @@ import java.io.IOException;
 import java.io.OutputStream;
 import java.nio.ByteBuffer;
 import java.util.Objects;
+import java.util.OptionalInt;
 
 /**
  * A remote file, open for writing at its end.
@@ -11,6 +12,11 @@ import java.util.Objects;
  * <p>A write returns when its bytes are on their way, so there is no need for a {@link
  * java.io.BufferedOutputStream}. A later write reports an error, or {@link #flush}, {@link #sync}
  * or {@link #close} at the latest. For one thread at a time.
+ *
+ * <p>After {@link ErrorKind#NO_SPACE} and {@link ErrorKind#UNAVAILABLE} the file stays open: it
+ * keeps the bytes that the gateway hasn't taken, and sends them again with the next write, flush,
+ * sync or close, each of which may be repeated. A write of up to 1 MiB that fails has taken
+ * nothing, and {@link #position} tells how much a longer one has taken.
  */
 public final class StraitOutputStream extends OutputStream {
     private final RemoteWriter writer;
@@ -59,7 +65,23 @@ public final class StraitOutputStream extends OutputStream {
         writer.sync();
     }
 
-    /** Puts all written bytes on stable storage and closes the file. */
+    /**
+     * The number of replicas that held all written bytes, at least, at the last successful {@link
+     * #flush}, {@link #sync} or {@link #close}.
+     *
+     * @return empty if the store doesn't tell
+     */
+    public OptionalInt replicas() {
+        return writer.replicas();
+    }
+
+    /**
+     * Puts all written bytes on stable storage and closes the file.
+     *
+     * @throws IOException if that fails. After {@link ErrorKind#NO_SPACE} and {@link
+     *     ErrorKind#UNAVAILABLE} it may be closed again; otherwise the gateway closes it with the
+     *     client, without the bytes that it hasn't taken. After other errors it is closed.
+     */
     @Override
     public void close() throws IOException {
         writer.close();

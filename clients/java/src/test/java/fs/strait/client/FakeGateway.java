@@ -51,6 +51,12 @@ final class FakeGateway implements AutoCloseable {
     /** Reply to the next call of a method, whatever its request. */
     final Map<String, TBase<?, ?>> answers = new HashMap<>();
 
+    /** Whether the store is full: it refuses to append, flush or close. */
+    boolean full;
+
+    /** Whether a file goes on after that; otherwise a failed close ends it. */
+    boolean goesOn = true;
+
     private final Set<String> silent = new HashSet<>();
     private int round;
 
@@ -256,13 +262,20 @@ final class FakeGateway implements AutoCloseable {
         }
         if (reply == null) {
             TBase<?, ?> given = answers.remove(name);
-            reply = given != null ? given : methods.call(name, request);
+            try {
+                reply = given != null ? given : methods.call(name, request);
+            } catch (DfsError error) {
+                reply = error; // which is remembered, too
+            }
         }
         if (id != null) {
             repetitions.put(id, reply);
         }
         if (cutAfter.remove(name)) {
             throw new TException("cut after");
+        }
+        if (reply instanceof DfsError error) {
+            throw error;
         }
         return reply;
     }

@@ -89,7 +89,7 @@ final class FakeMethods {
             case "readRange" -> readRange((ReadRangeRequest) request);
             case "createFile" -> createFile((CreateFileRequest) request);
             case "appendData" -> appendData((AppendDataRequest) request);
-            case "flushFile" -> new FlushFileReply();
+            case "flushFile" -> flushFile((FlushFileRequest) request);
             case "closeFile" -> closeFile((CloseFileRequest) request);
             case "renamePath" -> renamePath((RenamePathRequest) request);
             case "removePath" -> removePath((RemovePathRequest) request);
@@ -181,10 +181,14 @@ final class FakeMethods {
     private AppendDataReply appendData(AppendDataRequest request) throws DfsError {
         String path = path(request.getHandle());
         byte[] before = file(path);
+        byte[] added = request.getData();
+        if (request.isIs_retry() && request.getExpected_offset() + added.length == before.length) {
+            return new AppendDataReply().setPosition(before.length); // its first try is forgotten
+        }
         if (request.getExpected_offset() != before.length) {
             throw FakeGateway.failure(ErrorKind.INVALID_ARGUMENT, null);
         }
-        byte[] added = request.getData();
+        checkRoom();
         byte[] after = Arrays.copyOf(before, before.length + added.length);
         System.arraycopy(added, 0, after, before.length, added.length);
         gateway.files.put(path, after);
@@ -193,8 +197,24 @@ final class FakeMethods {
 
     private CloseFileReply closeFile(CloseFileRequest request) throws DfsError {
         path(request.getHandle());
+        if (gateway.goesOn) {
+            checkRoom();
+        }
         handles.remove(request.getHandle());
-        return new CloseFileReply();
+        checkRoom();
+        return new CloseFileReply().setReplicas(2);
+    }
+
+    private FlushFileReply flushFile(FlushFileRequest request) throws DfsError {
+        path(request.getHandle());
+        checkRoom();
+        return new FlushFileReply().setReplicas(3);
+    }
+
+    private void checkRoom() throws DfsError {
+        if (gateway.full) {
+            throw FakeGateway.failure(ErrorKind.NO_SPACE, null);
+        }
     }
 
     private MutationReply renamePath(RenamePathRequest request) throws DfsError {

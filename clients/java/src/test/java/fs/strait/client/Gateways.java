@@ -1,6 +1,7 @@
 package fs.strait.client;
 
 import java.io.IOException;
+import java.io.OutputStream;
 import java.net.BindException;
 import java.net.InetAddress;
 import java.net.ServerSocket;
@@ -14,6 +15,7 @@ import java.util.UUID;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
+import org.junit.jupiter.api.Assumptions;
 
 /**
  * Our own gateways, {@code strait serve}, for tests.
@@ -84,13 +86,79 @@ final class Gateways {
         return start(scratch.toUri().toString(), scratch, options, arguments);
     }
 
+    /** The disk of a cluster's datanodes, in memory; it ends with the cluster's process. */
+    record SmallDisk(Path ballast) {
+        // Beyond what datanodes leave free for others, 64 MiB.
+        private static final long SIZE = 128 << 20;
+
+        void fill() throws IOException {
+            try (OutputStream file = Files.newOutputStream(ballast)) {
+                for (int step : new int[] {1 << 20, 4 << 10}) {
+                    writeUntilFull(file, step);
+                }
+            }
+        }
+
+        private static void writeUntilFull(OutputStream file, int step) {
+            byte[] zeros = new byte[step];
+            try {
+                for (long written = 0; written <= SIZE; written += step) {
+                    file.write(zeros);
+                }
+            } catch (IOException full) {
+                // As wanted.
+            }
+        }
+
+        void relieve() throws IOException {
+            Files.delete(ballast);
+        }
+    }
+
+    /** A Kadoop whose datanodes have one small disk. */
+    record SmallKadoop(Gateway gateway, SmallDisk disk) implements AutoCloseable {
+        @Override
+        public void close() throws IOException {
+            gateway.close();
+        }
+    }
+
+    /** {@code strait up} on a small disk; needs root. */
+    static SmallKadoop kadoopOnASmallDisk() throws IOException, InterruptedException {
+        Assumptions.assumeTrue(
+                System.getProperty("user.name").equals("root"), "only root can mount a small disk");
+        Path scratch = Files.createTempDirectory("strait-java-");
+        Path disk = Files.createDirectory(scratch.resolve("disk"));
+        Path data = Files.createDirectory(scratch.resolve("data"));
+        for (int number = 1; number <= 3; number++) {
+            Path directory = disk.resolve(Integer.toString(number));
+            Files.createSymbolicLink(data.resolve("datanode-" + number), directory);
+        }
+        // In a mount namespace of its own, so that the mount ends with the process.
+        String script =
+                "mount -t tmpfs -o size=%d strait-test %2$s; mkdir %2$s/1 %2$s/2 %2$s/3; exec \"$@\""
+                        .formatted(SmallDisk.SIZE, disk);
+        List<String> command =
+                new ArrayList<>(List.of("unshare", "--mount", "sh", "-ec", script, "sh"));
+        command.addAll(List.of(command().toString(), "up", "--data", data.toString()));
+        Gateway gateway = start(command, scratch, ConnectOptions.defaults());
+        String root = "/proc/" + gateway.process.pid() + "/root";
+        return new SmallKadoop(gateway, new SmallDisk(Path.of(root + disk, "ballast")));
+    }
+
     private static Gateway start(
             String uri, Path scratch, ConnectOptions options, List<String> arguments)
             throws IOException, InterruptedException {
-        int port = freePort();
         List<String> command = new ArrayList<>(List.of(command().toString(), "serve"));
-        command.addAll(List.of("--store", uri, "--listen", "127.0.0.1:" + port));
+        command.addAll(List.of("--store", uri));
         command.addAll(arguments);
+        return start(command, scratch, options);
+    }
+
+    private static Gateway start(List<String> command, Path scratch, ConnectOptions options)
+            throws IOException, InterruptedException {
+        int port = freePort();
+        command.addAll(List.of("--listen", "127.0.0.1:" + port));
         Path log = Files.createTempFile("strait-java-", ".log");
         Process process =
                 new ProcessBuilder(command)

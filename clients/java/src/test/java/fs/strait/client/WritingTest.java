@@ -92,30 +92,30 @@ class WritingTest {
     @Test
     void aFailureSurfacesAtCloseAtTheLatest() throws IOException {
         StraitOutputStream file = client.newOutputStream("/f");
-        gateway.raises.put("appendData", FakeGateway.failure(ErrorKind.NO_SPACE, null));
+        gateway.raises.put("appendData", FakeGateway.failure(ErrorKind.CORRUPT, null));
         file.write(DATA, 0, 10);
         StraitException error = assertThrows(StraitException.class, file::close);
-        assertEquals(ErrorKind.NO_SPACE, error.kind());
+        assertEquals(ErrorKind.CORRUPT, error.kind());
         assertEquals("/f", error.path());
         file.close();
     }
 
     @Test
     void aFailureToldOnceIsToldAgainByEachLaterCallAndNoneHidesAnother() {
-        DfsError full = FakeGateway.failure(ErrorKind.NO_SPACE, null);
+        DfsError corrupt = FakeGateway.failure(ErrorKind.CORRUPT, null);
         StraitException error =
                 assertThrows(
                         StraitException.class,
                         () -> {
                             try (StraitOutputStream file = client.newOutputStream("/f")) {
-                                gateway.raises.put("appendData", full);
+                                gateway.raises.put("appendData", corrupt);
                                 file.write(1);
                                 file.flush();
                             }
                         });
-        assertEquals(ErrorKind.NO_SPACE, error.kind());
+        assertEquals(ErrorKind.CORRUPT, error.kind());
         StraitFailure again = (StraitFailure) error.getSuppressed()[0];
-        assertEquals(ErrorKind.NO_SPACE, again.kind());
+        assertEquals(ErrorKind.CORRUPT, again.kind());
     }
 
     @ParameterizedTest
