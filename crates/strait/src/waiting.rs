@@ -1,5 +1,5 @@
 //! Prints notices if a store is slow: the layers below retry an unreachable namenode or gateway for
-//! up to 45 s without a message.
+//! up to 45 s without a message. None while a person types a password.
 
 use crate::messages::Messages;
 use async_trait::async_trait;
@@ -30,28 +30,75 @@ struct Inner {
     tell: Box<dyn Fn(&str) + Send + Sync>,
     store: String,
     told: Mutex<Option<Instant>>,
+    typing: Typing,
+}
+
+/// Whether a person types a password. No store is slow meanwhile.
+#[derive(Clone, Default)]
+pub struct Typing(Arc<Mutex<Typed>>);
+
+#[derive(Default)]
+enum Typed {
+    #[default]
+    Never,
+    Now,
+    Until(Instant),
+}
+
+impl Typing {
+    /// Runs `ask`, which may ask a person.
+    pub fn during<T>(&self, ask: impl FnOnce() -> T) -> T {
+        self.set(Typed::Now);
+        let answer = ask();
+        self.set(Typed::Until(Instant::now()));
+        answer
+    }
+
+    fn set(&self, typed: Typed) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = typed;
+    }
+
+    /// The later of `began` and the end of the last typing.
+    fn over(&self, began: Instant) -> Instant {
+        match *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+            Typed::Never => began,
+            Typed::Now => Instant::now(),
+            Typed::Until(end) => began.max(end),
+        }
+    }
 }
 
 impl Waiting {
     /// For requests to this store (its URI).
     pub fn new(messages: Messages, store: &str) -> Self {
-        Self::telling(store, move |notice| messages.warn(notice))
+        Self::typed(messages, store, Typing::default())
     }
 
-    fn telling(store: &str, tell: impl Fn(&str) + Send + Sync + 'static) -> Self {
-        Self(Arc::new(Inner { tell: Box::new(tell), store: store.to_owned(), told: Mutex::default() }))
+    /// As [`Waiting::new`], where a request may have to wait for a person's password.
+    pub fn typed(messages: Messages, store: &str, typing: Typing) -> Self {
+        Self::telling(store, typing, move |notice| messages.warn(notice))
+    }
+
+    fn telling(store: &str, typing: Typing, tell: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        let (tell, store) = (Box::new(tell), store.to_owned());
+        Self(Arc::new(Inner { tell, store, told: Mutex::default(), typing }))
     }
 
     /// Waits for the store's answer to `operation`.
     pub async fn on<T>(&self, operation: impl fmt::Display, answer: impl Future<Output = T>) -> T {
         let mut answer = pin!(answer);
-        let began = Instant::now();
+        let mut began = Instant::now();
         let mut notice = began + PATIENCE;
         loop {
-            match timeout_at(notice, &mut answer).await {
-                Ok(answer) => return answer,
-                Err(_) => self.tell(&operation, began),
+            if let Ok(answer) = timeout_at(notice, &mut answer).await {
+                return answer;
             }
+            let typed = self.0.typing.over(began);
+            if typed > began {
+                (began, notice) = (typed, typed + PATIENCE);
+                continue;
+            }
+            self.tell(&operation, began);
             notice = Instant::now() + AGAIN;
         }
     }
@@ -246,7 +293,7 @@ mod tests {
         let notices = Arc::new(Mutex::new(Vec::new()));
         let sink = notices.clone();
         let tell = move |notice: &str| sink.lock().unwrap().push(notice.to_owned());
-        (Waiting::telling("kadoop://nn:9091", tell), notices)
+        (Waiting::telling("kadoop://nn:9091", Typing::default(), tell), notices)
     }
 
     #[tokio::test(start_paused = true)]
@@ -266,6 +313,21 @@ mod tests {
                 "kadoop://nn:9091 hasn't answered for {seconds} s: stat /f; still waiting"
             ))
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_person_who_types_a_password_gets_no_notice() {
+        let (waiting, notices) = noted();
+        let typing = waiting.0.typing.clone();
+        let log_in = async {
+            typing.set(Typed::Now);
+            sleep(Duration::from_secs(60)).await;
+            typing.set(Typed::Until(Instant::now()));
+            sleep(Duration::from_secs(6)).await;
+        };
+        waiting.on("connect", log_in).await;
+        let told = ["kadoop://nn:9091 hasn't answered for 5 s: connect; still waiting"];
+        assert_eq!(*notices.lock().unwrap(), told, "only of the time after");
     }
 
     #[tokio::test(start_paused = true)]
