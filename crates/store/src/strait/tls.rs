@@ -82,7 +82,7 @@ pub(super) fn check_secrecy(options: &Options, peer: Option<IpAddr>) -> Result<(
     if local || options.tls.is_some() || options.user.is_none() && options.token.is_none() {
         return Ok(());
     }
-    let message = "a login isn't sent in clear text beyond this host; use TLS (strait --tls)";
+    let message = "a login is sent in clear text over loopback only; use TLS (strait --tls)";
     Err(Error::new(ErrorKind::Unauthenticated, message))
 }
 
