@@ -351,19 +351,29 @@ pub fn is_store_name(name: &str) -> bool {
     !name.is_empty() && !name.starts_with('@') && !name.contains(['/', '\0'])
 }
 
-/// One URI of each kind.
+/// One URI of each kind that keeps its data.
 fn examples() -> String {
     let example = |(name, scheme): &(&str, Scheme)| match scheme {
-        Scheme::File | Scheme::Memory => format!("{name}:///path"),
+        // It is for tests, and loses all at its end.
+        Scheme::Memory => None,
+        Scheme::File => Some(format!("{name}:///path")),
         #[allow(unreachable_patterns)]
-        _ => format!("{name}://host:port/path"),
+        _ => Some(format!("{name}://host:port/path")),
     };
-    Scheme::ALL.iter().map(example).collect::<Vec<_>>().join(", ")
+    Scheme::ALL.iter().filter_map(example).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_message_recommends_a_store_that_loses_its_data() {
+        for wrong in ["/srv/x", "x:///srv"] {
+            let told = StoreUri::parse(wrong).unwrap_err().to_string();
+            assert!(told.contains("file:///path") && !told.contains("memory"), "{told}");
+        }
+    }
 
     #[test]
     fn a_uri_names_a_store_and_a_path_in_it() {

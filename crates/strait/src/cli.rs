@@ -361,7 +361,8 @@ pub struct Up {
     /// A user of --passwords with all rights of the user that runs this; repeatable.
     #[arg(long = "admin", value_name = "NAME", requires = "passwords")]
     pub admins: Vec<String>,
-    /// Replicas on disk that make bytes durable: with fewer, syncing and closing a file fail.
+    /// Replicas on disk that make bytes durable: with fewer, syncing and closing a file fail. New
+    /// files have at least so many replicas. It is 3 at most.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=512))]
     pub min_replicas: u16,
     /// Write a record of each operation on a name, allowed or not, into this file, with the keys
@@ -403,8 +404,8 @@ pub struct Namenode {
     /// Refuse new files with smaller blocks.
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 20)]
     pub min_block_size: u32,
-    /// Replicas on disk that make bytes durable: with fewer, syncing and closing a file fail. A file
-    /// may demand more, and not more than it has replicas.
+    /// Replicas on disk that make bytes durable: with fewer, syncing and closing a file fail. New
+    /// files have at least so many replicas. A file may demand more, and not more than it has replicas.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=512))]
     pub min_replicas: u16,
     /// Write a record of each operation on a name, allowed or not, into this file, with the keys
@@ -615,6 +616,7 @@ pub struct Rm {
     pub force: bool,
     /// Remove only leftovers of killed `put`s and of the 2009 service's copies in these directories
     /// and beneath: files called .strait-put-… and .strait-copy-… that were begun more than a day ago.
+    /// Of file: URIs also those of killed `get`s, .strait-get-….
     #[arg(long, conflicts_with_all = ["recursive", "force"])]
     pub stale: bool,
 }

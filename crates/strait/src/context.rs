@@ -5,7 +5,7 @@ use crate::failure::{Failure, Tally};
 use crate::messages::Messages;
 use crate::output::Output;
 use crate::password::PasswordSource;
-use crate::waiting::{Waiting, Watched};
+use crate::waiting::{Typing, Waiting, Watched};
 use crate::{glob, password, relative, tokens};
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -44,6 +44,8 @@ pub struct Context {
     away: RefCell<HashMap<String, (Instant, Error)>>,
     /// Sessions of this command alone, which end with it.
     own_sessions: RefCell<Vec<Arc<StraitStore>>>,
+    /// Whether a person types a password for one of the stores.
+    typing: Typing,
 }
 
 /// A path in an open store.
@@ -98,6 +100,7 @@ impl Context {
             opened: RefCell::default(),
             away: RefCell::default(),
             own_sessions: RefCell::default(),
+            typing: Typing::default(),
         }
     }
 
@@ -192,7 +195,7 @@ impl Context {
     /// Opens the store named `store`.
     async fn open(&self, uri: &StoreUri, store: &str) -> Result<Arc<dyn FileSystem>, Failure> {
         let options = || OpenOptions { kadoop: self.kadoop(), ..OpenOptions::default() };
-        let waiting = Waiting::new(self.messages(), store);
+        let waiting = self.waiting(store);
         let fs = match uri.scheme() {
             Scheme::File | Scheme::Memory if self.user_is_explicit => {
                 return Err(Failure::usage(format!(
@@ -200,10 +203,14 @@ impl Context {
                     uri.scheme()
                 )));
             }
-            // This host's own stores.
-            Scheme::File | Scheme::Memory => return Ok(uri.open(&options()).await?),
-            // Without notices: it takes 10 s at most, unless a person has to type a password.
-            Scheme::Strait => self.open_gateway(uri).await?,
+            Scheme::Memory => {
+                return Err(Failure::usage(format!(
+                    "{uri}: a memory: store is for tests of `strait serve`; its data would be lost with this \
+                     command; name another store, such as file:///path"
+                )));
+            }
+            Scheme::File => return Ok(uri.open(&options()).await?),
+            Scheme::Strait => waiting.on("connect and log in", self.open_gateway(uri)).await?,
             _ => waiting.on("connect", uri.open(&options())).await?,
         };
         Ok(Arc::new(Watched { fs, waiting }))
@@ -218,11 +225,16 @@ impl Context {
             ))
         };
         let namenode = StoreUri::parse(text)?.namenode().ok_or_else(not_one)?;
-        let waiting = Waiting::new(self.messages(), &format!("kadoop://{namenode}"));
+        let waiting = self.waiting(&format!("kadoop://{namenode}"));
         let options = self.kadoop();
         let store = waiting.on("connect", kadoop::KadoopStore::connect(&namenode, &options)).await?;
         let who = self.user.as_deref().map_or_else(invoking_user, Principal::new);
         Ok(Cluster { store, who, waiting })
+    }
+
+    /// Notices about the store of this URI.
+    fn waiting(&self, store: &str) -> Waiting {
+        Waiting::typed(self.messages(), store, self.typing.clone())
     }
 
     /// Options for connecting to a Kadoop cluster.
@@ -239,7 +251,9 @@ impl Context {
         let user = self.user.clone()?;
         let (file, asked_for) = (self.password_file.clone(), user.clone());
         let TlsOptions { ca, identity } = self.tls.clone().unwrap_or_default();
-        let password = move || password::find(file.as_ref(), &asked_for).map(|password| password.0);
+        let typing = self.typing.clone();
+        let password =
+            move || typing.during(|| password::find(file.as_ref(), &asked_for)).map(|password| password.0);
         Some(kadoop::Login { user, password: Arc::new(password), ca, identity })
     }
 
@@ -275,8 +289,9 @@ impl Context {
         let (file, asked_for) = (self.password_file.clone(), format!("{user} at {address}"));
         // Without a password at hand, the store asks for one only after the gateway refused the token.
         let was_kept = cached.as_ref().is_some_and(tokens::CachedToken::exists);
+        let typing = self.typing.clone();
         let password = move || {
-            password::find(file.as_ref(), &asked_for).map_err(|error| match error.kind() {
+            typing.during(|| password::find(file.as_ref(), &asked_for)).map_err(|error| match error.kind() {
                 ErrorKind::Unauthenticated if was_kept => {
                     let ended = "the kept login has ended: it expired, or the password changed";
                     Error::new(error.kind(), format!("{ended}; {}", error.message()))

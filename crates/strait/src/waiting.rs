@@ -1,5 +1,5 @@
 //! Prints notices if a store is slow: the layers below retry an unreachable namenode or gateway for
-//! up to 45 s without a message.
+//! up to 45 s without a message. None while a person types a password.
 
 use crate::messages::Messages;
 use async_trait::async_trait;
@@ -31,34 +31,80 @@ struct Inner {
     /// The state that the notices report, such as "kadoop://nn:9091 hasn't answered".
     state: String,
     told: Mutex<Option<Instant>>,
+    typing: Typing,
+}
+
+/// Whether a person types a password. No store is slow meanwhile.
+#[derive(Clone, Default)]
+pub struct Typing(Arc<Mutex<Typed>>);
+
+#[derive(Default)]
+enum Typed {
+    #[default]
+    Never,
+    Now,
+    Until(Instant),
+}
+
+impl Typing {
+    /// Runs `ask`, which may ask a person.
+    pub fn during<T>(&self, ask: impl FnOnce() -> T) -> T {
+        self.set(Typed::Now);
+        let answer = ask();
+        self.set(Typed::Until(Instant::now()));
+        answer
+    }
+
+    fn set(&self, typed: Typed) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = typed;
+    }
+
+    /// The later of `began` and the end of the last typing.
+    fn over(&self, began: Instant) -> Instant {
+        match *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+            Typed::Never => began,
+            Typed::Now => Instant::now(),
+            Typed::Until(end) => began.max(end),
+        }
+    }
 }
 
 impl Waiting {
     /// For requests to this store (its URI).
     pub fn new(messages: Messages, store: &str) -> Self {
-        Self::telling(format!("{store} hasn't answered"), move |notice| messages.warn(notice))
+        Self::typed(messages, store, Typing::default())
+    }
+
+    /// As [`Waiting::new`], where a request may have to wait for a person's password.
+    pub fn typed(messages: Messages, store: &str, typing: Typing) -> Self {
+        Self::telling(format!("{store} hasn't answered"), typing, move |notice| messages.warn(notice))
     }
 
     /// For a program that has to open this pipe.
     pub fn for_pipe(messages: Messages, pipe: &str) -> Self {
         let state = format!("no program has opened the pipe {pipe} for writing");
-        Self::telling(state, move |notice| messages.warn(notice))
+        Self::telling(state, Typing::default(), move |notice| messages.warn(notice))
     }
 
-    fn telling(state: String, tell: impl Fn(&str) + Send + Sync + 'static) -> Self {
-        Self(Arc::new(Inner { tell: Box::new(tell), state, told: Mutex::default() }))
+    fn telling(state: String, typing: Typing, tell: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(Inner { tell: Box::new(tell), state, told: Mutex::default(), typing }))
     }
 
     /// Waits for the store's answer to `operation`.
     pub async fn on<T>(&self, operation: impl fmt::Display, answer: impl Future<Output = T>) -> T {
         let mut answer = pin!(answer);
-        let began = Instant::now();
+        let mut began = Instant::now();
         let mut notice = began + PATIENCE;
         loop {
-            match timeout_at(notice, &mut answer).await {
-                Ok(answer) => return answer,
-                Err(_) => self.tell(&operation, began),
+            if let Ok(answer) = timeout_at(notice, &mut answer).await {
+                return answer;
             }
+            let typed = self.0.typing.over(began);
+            if typed > began {
+                (began, notice) = (typed, typed + PATIENCE);
+                continue;
+            }
+            self.tell(&operation, began);
             notice = Instant::now() + AGAIN;
         }
     }
@@ -250,7 +296,8 @@ mod tests {
         let notices = Arc::new(Mutex::new(Vec::new()));
         let sink = notices.clone();
         let tell = move |notice: &str| sink.lock().unwrap().push(notice.to_owned());
-        (Waiting::telling("kadoop://nn:9091 hasn't answered".to_owned(), tell), notices)
+        let state = "kadoop://nn:9091 hasn't answered".to_owned();
+        (Waiting::telling(state, Typing::default(), tell), notices)
     }
 
     #[tokio::test(start_paused = true)]
@@ -270,6 +317,21 @@ mod tests {
                 "kadoop://nn:9091 hasn't answered for {seconds} s: stat /f; still waiting"
             ))
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_person_who_types_a_password_gets_no_notice() {
+        let (waiting, notices) = noted();
+        let typing = waiting.0.typing.clone();
+        let log_in = async {
+            typing.set(Typed::Now);
+            sleep(Duration::from_secs(60)).await;
+            typing.set(Typed::Until(Instant::now()));
+            sleep(Duration::from_secs(6)).await;
+        };
+        waiting.on("connect", log_in).await;
+        let told = ["kadoop://nn:9091 hasn't answered for 5 s: connect; still waiting"];
+        assert_eq!(*notices.lock().unwrap(), told, "only of the time after");
     }
 
     #[tokio::test(start_paused = true)]

@@ -59,6 +59,13 @@ fn up_takes_more_files_than_it_may_open() {
 }
 
 #[test]
+fn up_works_with_256_descriptors() {
+    let up = Up::within(256);
+    let small = small_files(up.dir.path());
+    put_and_get(up.dir.path(), &up.uri(""), &small);
+}
+
+#[test]
 fn each_role_works_with_256_descriptors() {
     const LIMIT: u64 = 256;
     let dir = tempfile::tempdir().unwrap();

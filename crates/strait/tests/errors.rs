@@ -225,6 +225,20 @@ fn what_killed_puts_left_is_not_got_and_can_be_swept() {
 }
 
 #[test]
+fn what_killed_gets_left_on_this_host_can_be_swept() {
+    let dir = tempfile::tempdir().unwrap();
+    let local = fresh(dir.path(), "local");
+    let old = std::time::SystemTime::now() - std::time::Duration::from_secs(25 * 3_600);
+    for name in [".strait-get-0123456789abcdef", ".strait-put-0123456789abcdef", "kept"] {
+        std::fs::write(local.join(name), "half").unwrap();
+        std::fs::File::options().write(true).open(local.join(name)).unwrap().set_modified(old).unwrap();
+    }
+    strait(dir.path(), &["rm", "--stale", &format!("file://{}", local.display())]).ok();
+    let left: Vec<_> = std::fs::read_dir(&local).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["kept"]);
+}
+
+#[test]
 fn what_listens_but_is_no_gateway_is_told_from_one() {
     let dir = tempfile::tempdir().unwrap();
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -62,6 +62,16 @@ fn usage_names_no_flag_that_only_the_environment_sets() {
 }
 
 #[test]
+fn fsck_sums_nothing_up_if_it_could_read_nothing() {
+    let gateway = Gateway::over_files();
+    let run = gateway.run(["fsck", &gateway.uri("/missing")]);
+    run.fails(NOT_FOUND, "/missing");
+    assert!(run.stdout.is_empty(), "{run:?}");
+    let run = gateway.run(["fsck", &gateway.uri("/missing"), &gateway.uri("/")]);
+    assert!(run.code != 0 && String::from_utf8_lossy(&run.stdout).contains("not known"), "{run:?}");
+}
+
+#[test]
 fn a_port_where_nothing_listens_is_told_at_once() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("file"), "x").unwrap();
@@ -72,6 +82,7 @@ fn a_port_where_nothing_listens_is_told_at_once() {
         let began = Instant::now();
         let run = strait(dir.path(), &["--kadoop-key", &key, "ls", &uri], &[]);
         run.fails(UNAVAILABLE, &address);
+        assert!(run.stderr.contains("; check the "), "a remedy: {run:?}");
         assert!(began.elapsed() < Duration::from_secs(20), "{scheme}: {:?}", began.elapsed());
     }
     strait(dir.path(), &["put", "file", &format!("strait://{address}/f")], &[])

@@ -6,8 +6,9 @@ use rustix::net::{AddressFamily, SocketType, bind, listen, socket};
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, prlimit};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
-use strait_testkit::wait_until;
+use strait_testkit::{spawn_bound, wait_until};
 use support::faulty::{Fault, Faulty};
 use support::{Gateway, Run, command, fresh};
 
@@ -168,6 +169,20 @@ fn a_gateway_that_accepts_no_connection() {
     let held: Vec<TcpStream> = std::iter::from_fn(|| connect().ok()).take(16).collect();
     assert!(held.len() < 16, "the queue isn't full");
     ls(address).fails(UNAVAILABLE, "nothing answers there within 2 s");
+}
+
+#[test]
+fn a_command_that_waits_for_its_login_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let uri = format!("strait://{}", listener.local_addr().unwrap());
+    let mut strait = command(dir.path());
+    strait.args(["--timeout", "7", "ls", &format!("{uri}/")]);
+    strait.stdout(Stdio::null()).stderr(Stdio::piped());
+    let ended = spawn_bound(strait).unwrap().wait_with_output().unwrap();
+    let told = String::from_utf8(ended.stderr).unwrap();
+    let notice = format!("{uri} hasn't answered for 5 s: connect and log in; still waiting");
+    assert!(told.contains(&notice) && told.contains("no answer within 7 s"), "{told}");
 }
 
 /// Runs `stat` of many files at an address, and returns the time it took.

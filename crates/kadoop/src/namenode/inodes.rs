@@ -71,8 +71,8 @@ impl Inode {
         }
     }
 
-    /// Replicas on disk that make its bytes durable, in a cluster with this minimum. A file that
-    /// wants fewer replicas in all can't have more.
+    /// Replicas on disk that make its bytes durable, in a cluster with this minimum. A file from before
+    /// the minimum was raised may want fewer in all, and can't have more.
     pub fn min_replicas(&self, of_cluster: usize) -> usize {
         match self.body {
             Body::Directory(_) => of_cluster,

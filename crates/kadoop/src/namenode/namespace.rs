@@ -16,6 +16,9 @@ use crate::{
 /// Rights that a directory made on the way needs, so that its maker can go on below it.
 const WRITE_AND_PASS: u16 = (WRITE | EXECUTE) << 6;
 
+const BELOW_CLUSTERS: Error = Error::Invalid(
+    "the replication is below the cluster's minimum of replicas (--min-replicas); ask for that many or more",
+);
 const BELOW_MINIMUM: Error = Error::Invalid("the replication is below the file's minimum of replicas");
 
 /// A file to make.
@@ -83,7 +86,7 @@ impl View<'_> {
         if new.chunk_bytes < self.config.min_chunk_bytes.max(1) || new.chunk_bytes > MAX_CHUNK_BYTES {
             return Err(Error::Invalid("the chunk size is below the cluster's least, or above 2 GiB").into());
         }
-        check_replication(new.replication)?;
+        self.check_replication(new.replication)?;
         if new.min_replicas > new.replication {
             return Err(BELOW_MINIMUM.into());
         }
@@ -273,7 +276,7 @@ impl View<'_> {
             self.demand(number, WRITE)?;
         }
         if let Some(replication) = set.replication {
-            check_replication(replication)?;
+            self.check_replication(replication)?;
             if number == ROOT || inode.entries().is_some() {
                 return Err(Error::IsADirectory);
             }
@@ -287,6 +290,16 @@ impl View<'_> {
         Ok((vec![Record::AttributesSet { inode: number, attributes }], Answer::Done))
     }
 
+    fn check_replication(&self, replication: u16) -> Result<()> {
+        if replication == 0 || replication > MAX_REPLICATION {
+            return Err(Error::Invalid("the replication is 0 or above 512"));
+        }
+        if usize::from(replication) < self.config.min_replicas {
+            return Err(BELOW_CLUSTERS);
+        }
+        Ok(())
+    }
+
     /// Refuses, with the number of the opening, if a writer has the file.
     pub(super) fn demand_closed(&self, inode: InodeNo) -> Result<(), Refusal> {
         match self.state.open_inodes.get(&inode) {
@@ -294,13 +307,6 @@ impl View<'_> {
             Some(file) => Err(Refusal { error: Error::Busy, contended: Some(*file) }),
         }
     }
-}
-
-fn check_replication(replication: u16) -> Result<()> {
-    if replication == 0 || replication > MAX_REPLICATION {
-        return Err(Error::Invalid("the replication is 0 or above 512"));
-    }
-    Ok(())
 }
 
 fn place(parent: InodeNo, name: &str) -> Place {

@@ -6,7 +6,7 @@ use crate::{
     messages::{Answer, Attributes, RequestId},
 };
 use compact_str::CompactString;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 /// All changes of one operation: on disk as a whole or not at all.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -106,7 +106,19 @@ pub enum Record {
     /// This number of inodes of detached trees was freed, or all that were left.
     Swept { inodes: u32 },
     /// A file just opened has this holder.
-    Held { file: FileId, holder: Holder },
+    Held {
+        file: FileId,
+        #[serde(serialize_with = "hexadecimal_for_people")]
+        holder: Holder,
+    },
     /// A file just made has a minimum of replicas of its own.
     Secured { inode: InodeNo, min_replicas: u16 },
+}
+
+/// JSON has no numbers of 128 bits.
+fn hexadecimal_for_people<S: Serializer>(holder: &Holder, to: S) -> Result<S::Ok, S::Error> {
+    match to.is_human_readable() {
+        true => to.collect_str(&format_args!("{:032x}", holder.0)),
+        false => holder.serialize(to),
+    }
 }

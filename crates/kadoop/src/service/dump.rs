@@ -17,7 +17,7 @@ use std::{io, path::Path};
 /// The directory isn't a namenode's; a gap; damage.
 pub fn dump_log(directory: &Path, mut each: impl FnMut(u64, &Transaction) -> bool) -> Result<Tail, LogError> {
     let unused = || io::Error::new(io::ErrorKind::NotFound, "no namenode has used this directory");
-    let [cluster] = home::kept(directory, ["cluster"])?.ok_or_else(unused)?;
+    let [cluster] = home::kept(directory, [home::CLUSTER])?.ok_or_else(unused)?;
     let disk = RealDisk::open(directory)?;
     let names = disk.list()?;
     let segments = log::segments(&names);

@@ -14,6 +14,9 @@ const LOCK: &str = "lock";
 /// The file with the identity.
 const IDENTITY: &str = "identity";
 const FORMAT: &str = "1";
+/// Names of the numbers in it: the cluster's, and a datanode's own.
+pub(crate) const CLUSTER: &str = "cluster";
+pub(crate) const DATANODE: &str = "datanode";
 
 /// A directory that this process holds until it drops this value.
 #[derive(Debug)]
@@ -81,6 +84,53 @@ impl Home {
         file.sync_all()?;
         fs::rename(&temporary, self.path.join(IDENTITY))?;
         File::open(&self.path)?.sync_all()
+    }
+}
+
+/// A kind of process that has directories of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// A namenode, with its log and checkpoints.
+    Namenode,
+    /// A datanode, with its replicas.
+    Datanode,
+}
+
+impl Role {
+    /// The kind of process that has used this directory, by its file `identity`; None if none has,
+    /// or the file can't be read.
+    pub fn of(directory: &Path) -> Option<Self> {
+        match (kept(directory, [DATANODE]), kept(directory, [CLUSTER])) {
+            (Ok(Some(_)), _) => Some(Self::Datanode),
+            (_, Ok(Some(_))) => Some(Self::Namenode),
+            _ => None,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Namenode => "namenode",
+            Self::Datanode => "datanode",
+        }
+    }
+
+    /// Refuses a directory of the other kind.
+    ///
+    /// # Errors
+    /// InvalidInput, with the remedy.
+    pub(crate) fn demand(self, directory: &Path) -> io::Result<()> {
+        match Self::of(directory).filter(|role| *role != self) {
+            None => Ok(()),
+            Some(other) => Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!(
+                    "{} is a {}'s directory (its file `{IDENTITY}`); give a {}'s, or an empty one",
+                    directory.display(),
+                    other.name(),
+                    self.name()
+                ),
+            )),
+        }
     }
 }
 
@@ -165,5 +215,24 @@ mod tests {
         let error = File::open("/proc").unwrap().sync_all().unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{error}");
         sync_name(Path::new("/proc/self")).unwrap();
+    }
+
+    #[test]
+    fn a_directory_tells_whose_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(Role::of(dir.path()), None);
+        let of = |name: &str, numbers: &[(&str, u64)]| {
+            let path = dir.path().join(name);
+            Home::take(&path).unwrap().write(numbers).unwrap();
+            path
+        };
+        let namenode = of("nn", &[(CLUSTER, 7)]);
+        let datanode = of("dn", &[(DATANODE, 9), (CLUSTER, 7)]);
+        Role::Namenode.demand(&namenode).unwrap();
+        Role::Datanode.demand(&datanode).unwrap();
+        let refused = Role::Namenode.demand(&datanode).unwrap_err();
+        assert!(refused.to_string().contains("is a datanode's directory"), "{refused}");
+        let refused = Role::Datanode.demand(&namenode).unwrap_err();
+        assert!(refused.to_string().contains("is a namenode's directory"), "{refused}");
     }
 }

@@ -41,6 +41,7 @@ pub use datanode::{DatanodeNumbers, DatanodeOptions, DatanodeServer, ShortCircui
 pub use descriptors::Descriptors;
 pub use dump::dump_log;
 pub use failure::Failure;
+pub use home::Role;
 pub use keys::{ClientKey, KEY_BYTES, Key};
 pub use namenode::{Accounts, Logins, NamenodeNumbers, NamenodeOptions, NamenodeServer};
 

@@ -202,7 +202,10 @@ fn a_file_open_while_all_disks_are_full_goes_on_once_there_is_room() {
         let pieces = while_full.chunks(1 << 20).map(Bytes::copy_from_slice);
         let refused = pieces.map(|piece| writer.write(piece)).find_map(Result::err);
         assert_eq!(refused.map(|failure| failure.error), None, "6 MiB fit into its memory");
-        assert_eq!(writer.close().unwrap_err().error, Error::NoSpace);
+        let refused = writer.close().unwrap_err();
+        assert_eq!(refused.error, Error::NoSpace);
+        let told = refused.to_string();
+        assert!(told.contains("datanodes are full") && told.contains("add a datanode"), "{told}");
         (0..DATANODES).for_each(|at| rack.disk(Who::Datanode(at)).relieve().unwrap());
         writer.write(", after").unwrap();
         assert!(writer.close().unwrap().is_some_and(|replicas| replicas >= 1));

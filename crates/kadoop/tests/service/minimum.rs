@@ -30,6 +30,23 @@ fn flush_sync_and_close_tell_how_many_replicas_hold_the_bytes() {
     assert!(refused.to_string().contains("minimum"), "{refused}");
 }
 
+#[test]
+fn a_file_with_fewer_replicas_than_the_clusters_minimum_is_refused() {
+    let cluster = Cluster::start_with(2, key(), |mut options| {
+        options.config = Config { min_replicas: 2, ..config() };
+        options
+    });
+    let (client, me) = (cluster.client(), superuser());
+    assert_eq!(client.min_replicas(), 2);
+    let of = |replication| CreateOptions { replication, ..CreateOptions::default() };
+    let refused = client.create(&me, "/one", &of(1)).map(drop).unwrap_err();
+    assert!(refused.to_string().contains("--min-replicas"), "{refused}");
+    client.create(&me, "/two", &of(2)).unwrap().close().unwrap();
+    let fewer = Attributes { replication: Some(1), ..Attributes::default() };
+    let refused = client.set_attributes(&me, "/two", fewer).unwrap_err();
+    assert!(refused.to_string().contains("--min-replicas"), "{refused}");
+}
+
 /// The minimum is the cluster's, or else the file's own.
 fn closed_after_a_loss(of_cluster: bool) {
     let least = if of_cluster { 2 } else { 1 };

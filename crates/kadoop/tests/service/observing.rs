@@ -25,8 +25,9 @@ fn who_asked_for_what_and_whether_it_was_allowed_is_written_down() {
     client.stat(&user("eve"), "/e/secret").unwrap_err();
     client.mkdirs(&user("eve\nallowed=true"), "/x", 0o755).unwrap_err();
     client.stat(&superuser(), "/missing").unwrap_err();
+    assert!(!client.delete(&superuser(), "/missing", false).unwrap());
     let lines = || std::fs::read_to_string(&file).unwrap();
-    assert!(wait_until(DEADLINE, || lines().lines().count() == 5), "{}", lines());
+    assert!(wait_until(DEADLINE, || lines().lines().count() == 6), "{}", lines());
     let lines = lines();
     let told: Vec<[&str; 6]> = lines
         .lines()
@@ -46,6 +47,7 @@ fn who_asked_for_what_and_whether_it_was_allowed_is_written_down() {
             ["allowed=false", "eve", "getfileinfo", "/e/secret", "null", "permission denied"],
             ["allowed=false", r"eve\nallowed=true", "mkdirs", "/x", "null", "permission denied"],
             ["allowed=true", "kadoop", "getfileinfo", "/missing", "null", "no such file or directory"],
+            ["allowed=true", "kadoop", "delete", "/missing", "null", "no such file or directory"],
         ]
     );
     assert!(!lines.contains("7777"), "the key's bytes");

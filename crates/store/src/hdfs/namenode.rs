@@ -230,6 +230,11 @@ impl Namenode {
     fn away(&self, last: RpcError, in_doubt: bool) -> Error {
         let message = match &last {
             RpcError::Java { class, message } => from_java(class, message).message().to_owned(),
+            RpcError::NotSent(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
+                "Connection refused: no program listens there; check the port (that of fs.defaultFS, often 8020 \
+                 or 9000), and that the namenode runs"
+                    .to_owned()
+            }
             other => other.to_string(),
         };
         let kind = if in_doubt { ErrorKind::OutcomeUnknown } else { ErrorKind::Unavailable };

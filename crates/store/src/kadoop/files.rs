@@ -41,7 +41,10 @@ impl Shared {
         let options = service::CreateOptions {
             overwrite: options.overwrite,
             mode: options.permission.map_or(Ok(DEFAULT_FILE_PERMISSION), checked_permission)?,
-            replication: options.replication.unwrap_or(self.replication),
+            // A default that the cluster would refuse helps nobody.
+            replication: options
+                .replication
+                .unwrap_or_else(|| self.replication.max(self.client.min_replicas())),
             chunk_bytes,
             min_replicas: options.min_replicas.unwrap_or(0),
         };

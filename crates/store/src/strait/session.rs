@@ -572,7 +572,18 @@ impl Session {
         let (Some(lane), Ok(mutation)) = (self.pick(Turn::Beside), Mutation::new()) else { return };
         let request =
             CloseFileRequest { request_id: mutation.id(), handle: Some(handle), ..Default::default() };
-        let _ = lane.attached.connection.send_uncounted::<methods::CloseFile>(&request.into());
+        let Ok(answer) = lane.attached.connection.send_uncounted::<methods::CloseFile>(&request.into())
+        else {
+            return;
+        };
+        // A store without room closes a written file late or never. The connection counts as used
+        // until then, so that later calls take another.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move {
+                let _ = answer.receive().await;
+                drop(lane);
+            });
+        }
     }
 
     /// Ends the session on the gateway.

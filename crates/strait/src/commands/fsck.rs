@@ -23,7 +23,10 @@ pub async fn fsck(context: &Context, flags: Fsck) -> Result<(), Failure> {
         tally.add(checked)?;
     }
     let Check { mut out, json, found, .. } = check;
-    found.tell(json, tally.has_failed(), &mut out)?;
+    // Each operand that couldn't be read has its own error. Scripts get their object in any case.
+    if json || !tally.has_failed() || found.directories + found.files > 0 {
+        found.tell(json, tally.has_failed(), &mut out)?;
+    }
     out.finish()?;
     tally.finish()?;
     // Each one was reported above.

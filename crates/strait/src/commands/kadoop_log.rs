@@ -47,6 +47,9 @@ fn dump(context: &Context, directory: &Path) -> Result<(), Failure> {
 
 fn line(json: bool, out: &mut Output, sequence: u64, transaction: &Transaction) -> Result<(), Failure> {
     if json {
+        let transaction = serde_json::to_value(transaction).map_err(|error| {
+            Failure::other(format!("record {sequence} can't be printed as JSON: {error}"))
+        })?;
         return out.line(json!({"sequence": sequence, "transaction": transaction}));
     }
     let request = match &transaction.request {

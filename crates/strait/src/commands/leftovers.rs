@@ -17,6 +17,8 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// Prefixes of the unfinished files of `put`, in every language, and of a gateway's copies for the 2009
 /// service; a random number follows.
 const PREFIXES: [&str; 2] = [".strait-put-", ".strait-copy-"];
+/// Prefix of the unfinished files of `get`, which are on this host only.
+const GET_PREFIX: &str = ".strait-get-";
 /// Least digits of that number: a person's own file name hardly looks like it.
 const MIN_RANDOM_DIGITS: usize = 16;
 
@@ -43,7 +45,16 @@ pub struct Ticket(u64);
 
 /// Whether a file of this name is an unfinished one of `put`, or of a gateway's copy.
 pub fn is_unfinished_put(name: &str) -> bool {
-    let random = PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix)).unwrap_or_default();
+    PREFIXES.iter().any(|prefix| has_random_number(name, prefix))
+}
+
+/// Whether a file of this name on this host is an unfinished one of `get`.
+pub fn is_unfinished_get(name: &str) -> bool {
+    has_random_number(name, GET_PREFIX)
+}
+
+fn has_random_number(name: &str, prefix: &str) -> bool {
+    let random = name.strip_prefix(prefix).unwrap_or_default();
     random.len() >= MIN_RANDOM_DIGITS && random.bytes().all(|c| c.is_ascii_hexdigit() || c == b'-')
 }
 
@@ -159,5 +170,7 @@ mod tests {
         for name in [".strait-put-", ".strait-put-notes", ".strait-get-0123456789abcdef", "x", ""] {
             assert!(!is_unfinished_put(name), "{name}");
         }
+        assert!(is_unfinished_get(".strait-get-0123456789abcdef"));
+        assert!(!is_unfinished_get(".strait-get-notes"));
     }
 }

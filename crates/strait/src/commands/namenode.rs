@@ -119,18 +119,24 @@ pub async fn start(options: NamenodeOptions) -> Result<NamenodeServer, Failure> 
     })
 }
 
-/// The failure if another process already has the role's directory or an address.
+/// The failure if another process already has the role's directory or an address, or the directory is
+/// another role's.
 pub fn taken(error: &io::Error, data: &str, addresses: &str) -> Option<Failure> {
-    let (operation, what, why) = match error.kind() {
+    let (kind, operation, what, why) = match error.kind() {
         io::ErrorKind::AddrInUse => (
+            ErrorKind::Busy,
             "listen on",
             addresses,
             "in use; stop that program or choose another address with --listen".to_owned(),
         ),
-        io::ErrorKind::ResourceBusy => ("start in", data, error.to_string()),
+        io::ErrorKind::ResourceBusy => (ErrorKind::Busy, "start in", data, error.to_string()),
+        // A directory of another role.
+        io::ErrorKind::InvalidInput if error.raw_os_error().is_none() => {
+            (ErrorKind::InvalidArgument, "start in", data, error.to_string())
+        }
         _ => return None,
     };
-    Some(Failure::at(ErrorKind::Busy, operation, what, why))
+    Some(Failure::at(kind, operation, what, why))
 }
 
 /// The audit log, if the flags ask for one.

@@ -1,6 +1,6 @@
 //! `rm`.
 
-use super::leftovers::is_unfinished_put;
+use super::leftovers::{is_unfinished_get, is_unfinished_put};
 use crate::cli::Rm;
 use crate::context::{Context, Place};
 use crate::failure::{Failure, Tally};
@@ -76,15 +76,17 @@ fn is_of_link(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied)
 }
 
-/// Removes the remains of killed `put`s at a place and beneath. It reports how many it left since
-/// they are too young.
+/// Removes the remains of killed `put`s at a place and beneath; on this host's own files those of `get`,
+/// too. It reports how many it left since they are too young.
 async fn sweep(context: &Context, place: &Place, tally: &mut Tally, out: &mut Output) -> Result<(), Failure> {
+    let local = place.store.starts_with("file:");
+    let is_leftover = |name: &str| is_unfinished_put(name) || local && is_unfinished_get(name);
     let mut young = 0;
     let mut beneath = place.fs.walk(&place.who, &place.path);
     while let Some(entry) = beneath.next().await {
         let swept = async {
             let entry = entry?;
-            if entry.is_directory() || !is_unfinished_put(entry.name()) {
+            if entry.is_directory() || !is_leftover(entry.name()) {
                 return Ok(());
             }
             if !is_old(&entry) {
@@ -104,8 +106,10 @@ async fn sweep(context: &Context, place: &Place, tally: &mut Tally, out: &mut Ou
         let files = if young == 1 { "1 temporary file is" } else { &format!("{young} temporary files are") };
         let hours = STALE_AFTER.as_secs() / 3_600;
         context.messages().warn(&format!(
-            "rm --stale {}{}: {files} younger than {hours} h and stayed: a `put` may still write there",
-            place.store, place.path
+            "rm --stale {}{}: {files} younger than {hours} h and stayed: a {} may still write there",
+            place.store,
+            place.path,
+            if local { "`put` or `get`" } else { "`put`" }
         ));
     }
     Ok(())

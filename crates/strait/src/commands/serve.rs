@@ -34,6 +34,7 @@ const CERTIFICATE_LOOK: Duration = Duration::from_secs(1);
 /// Serves the named stores.
 pub async fn serve(context: &Context, serve: Serve) -> Result<(), Failure> {
     let access = Door::open(&serve.listening)?;
+    stores::refuse_itself(context, &serve.stores, serve.listening.listen)?;
     let stores = stores::open_all(context, &serve.stores).await?;
     let legacy = store_of_2009(&stores, serve.store_2009)?;
     run(serve.listening, access, stores, legacy, String::new(), Arc::new(|_| ())).await
@@ -69,6 +70,8 @@ pub async fn run(
     let tls = tls(&listening)?;
     let mut told = door.told(&stores);
     let mut warnings = door.warnings();
+    warnings.extend(stores.iter().filter_map(Opened::forgetful));
+    warnings.extend(door.shut_to(listening.listen, tls.is_some()));
     let watching = tls.clone().map(|tls| tokio::spawn(watch_certificate(tls)));
     if let Some(tls) = &tls {
         let (lines, warning) = tls_told(tls, &listening, SystemTime::now());
@@ -218,6 +221,19 @@ impl Door {
             );
         }
         warnings
+    }
+
+    /// A warning if passwords can't be used at this address: logins need loopback or TLS.
+    fn shut_to(&self, address: SocketAddr, tls: bool) -> Option<String> {
+        if self.loopback || tls || !self.has_passwords() {
+            return None;
+        }
+        Some(match address.ip().is_unspecified() {
+            true => "no client beyond this host can log in here, and programs of this host only over \
+                     loopback: give --tls-cert and --tls-key"
+                .to_owned(),
+            false => format!("no client can log in at {address}: give --tls-cert and --tls-key"),
+        })
     }
 
     /// The start-up block's lines on stores and users.
@@ -372,4 +388,26 @@ fn fill_random(key: &mut [u8; 32]) -> Result<(), Failure> {
     rustix::rand::getrandom(key, rustix::rand::GetRandomFlags::empty())
         .map(drop)
         .map_err(|error| Failure::other(format!("the kernel gives no random bytes: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn logins_at_an_address_that_admits_none_cause_a_warning() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("passwords");
+        PasswordFile::set(&file, "alice", "secret").unwrap();
+        let warning = |address: &str, tls: bool| {
+            let address: SocketAddr = address.parse().unwrap();
+            let access = Access { passwords: Some(PasswordFile::load(&file).unwrap()), ..Access::default() };
+            Door { access, loopback: address.ip().is_loopback() }.shut_to(address, tls)
+        };
+        let told = "no client can log in at 192.0.2.1:9406: give --tls-cert and --tls-key";
+        assert_eq!(warning("192.0.2.1:9406", false).as_deref(), Some(told));
+        assert!(warning("0.0.0.0:9406", false).is_some_and(|told| told.contains("beyond this host")));
+        assert_eq!(warning("192.0.2.1:9406", true), None);
+        assert_eq!(warning("127.0.0.1:9406", false), None);
+    }
 }

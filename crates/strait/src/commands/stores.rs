@@ -3,6 +3,7 @@
 use crate::context::{Context, invoking_user};
 use crate::failure::Failure;
 use futures::future::join_all;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use strait_gateway::ConfiguredStore;
@@ -23,6 +24,16 @@ pub struct Opened {
     pub away: Option<String>,
     /// The reason why its top directory can't be written.
     pub read_only: Option<Error>,
+}
+
+impl Opened {
+    /// A warning if all of its files end with this process.
+    pub fn forgetful(&self) -> Option<String> {
+        let ConfiguredStore { name, uri, .. } = &self.store;
+        uri.starts_with("memory:").then(|| {
+            format!("store {name} is in memory, for tests: all of its files are lost when this gateway ends")
+        })
+    }
 }
 
 /// Opens each `[NAME=]URI`, and checks each store: an operator should learn of problems now, not
@@ -55,6 +66,31 @@ pub async fn open_all(context: &Context, flags: &[String]) -> Result<Vec<Opened>
         }
     }
     Ok(stores)
+}
+
+/// Refuses a store at the gateway's own address: it would wait for itself for ever.
+///
+/// # Errors
+/// A store has that address, or a flag is no URI.
+pub fn refuse_itself(context: &Context, flags: &[String], listen: SocketAddr) -> Result<(), Failure> {
+    for flag in flags {
+        let uri = context.uri(split(flag).1)?;
+        if uri.scheme() == Scheme::Strait && is_itself(&uri.gateway(), listen) {
+            return Err(Failure::usage(format!(
+                "--store {flag}: this is the gateway's own address (--listen {listen}); name another gateway, \
+                 or the store itself"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Whether `HOST:PORT` is literally where this gateway listens.
+fn is_itself(gateway: &str, listen: SocketAddr) -> bool {
+    let local = gateway.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
+    let Ok(named) = local.as_deref().unwrap_or(gateway).parse::<SocketAddr>() else { return false };
+    named.port() == listen.port()
+        && (named.ip() == listen.ip() || listen.ip().is_unspecified() && named.ip().is_loopback())
 }
 
 /// Opens one store and checks it.
@@ -150,6 +186,18 @@ fn split(flag: &str) -> (Option<&str>, &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_gateway_knows_its_own_address() {
+        let listen = |address: &str| address.parse().unwrap();
+        assert!(is_itself("127.0.0.1:9090", listen("127.0.0.1:9090")));
+        assert!(is_itself("localhost:9090", listen("127.0.0.1:9090")));
+        assert!(is_itself("127.0.0.1:9090", listen("0.0.0.0:9090")));
+        assert!(is_itself("[::1]:9090", listen("[::1]:9090")));
+        assert!(!is_itself("127.0.0.1:9091", listen("127.0.0.1:9090")));
+        assert!(!is_itself("192.0.2.7:9090", listen("127.0.0.1:9090")));
+        assert!(!is_itself("gateway.example:9090", listen("0.0.0.0:9090")));
+    }
 
     #[test]
     fn a_store_may_have_a_name() {

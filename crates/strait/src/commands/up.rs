@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use strait_gateway::PasswordFile;
 use strait_gateway::{ConfiguredStore, Homes};
 use strait_kadoop::service::{
-    DatanodeNumbers, DatanodeOptions, DatanodeServer, Descriptors, Key, NamenodeOptions, NamenodeServer,
+    DatanodeNumbers, DatanodeOptions, DatanodeServer, Descriptors, Key, NamenodeOptions, NamenodeServer, Role,
 };
 use strait_kadoop::{Client, Config};
 use strait_store::kadoop::KadoopStore;
@@ -30,6 +30,9 @@ use strait_store::{ErrorKind, SetAttributes, StorePath};
 const DATANODES: usize = 3;
 /// Servers in this process, namenode and gateway included. They share its descriptors.
 const SERVERS: usize = DATANODES + 2;
+/// Least limit of open files for all servers. `tests/descriptors.rs` copies many small
+/// files with it.
+const MIN_DESCRIPTORS: usize = 256;
 /// There is one disk, so further replicas would only cost.
 const REPLICATION: u16 = 1;
 /// Files in the data directory, if the flags name no other place.
@@ -65,10 +68,11 @@ const LEASE_HARD_MS: u64 = 10_000;
 /// Serves until a signal comes.
 pub async fn up(up: Up) -> Result<(), Failure> {
     let mut door = Door::open(&up.listening)?;
+    demand_datanodes(up.min_replicas)?;
     warn_of_unknown_admins(&up)?;
     serve::demand_free(up.listening.listen)?;
     // Before its servers take their parts.
-    raise_descriptor_limit();
+    demand_descriptors(raise_descriptor_limit())?;
     let data = up.data.display();
     let reading = || tracing::info!("the cluster in {data} is still being read; serving begins afterwards");
     let cluster = telling_if_slow(reading, Cluster::start(&up)).await?;
@@ -107,6 +111,27 @@ async fn telling_if_slow<T>(tell: impl FnOnce(), starting: impl Future<Output = 
             tell();
             starting.await
         }
+    }
+}
+
+/// With fewer, its own servers couldn't call each other.
+fn demand_descriptors(limit: usize) -> Result<(), Failure> {
+    match limit < MIN_DESCRIPTORS {
+        true => Err(Failure::other(format!(
+            "up: this process may open {limit} files, and needs {MIN_DESCRIPTORS}; raise the hard limit (`ulimit -Hn`, \
+             LimitNOFILE= of a systemd unit)"
+        ))),
+        false => Ok(()),
+    }
+}
+
+/// With a minimum above the number of datanodes, no file could be closed.
+fn demand_datanodes(min_replicas: u16) -> Result<(), Failure> {
+    match usize::from(min_replicas) > DATANODES {
+        true => Err(Failure::usage(format!(
+            "--min-replicas {min_replicas}: `strait up` has {DATANODES} datanodes, so {DATANODES} is the most"
+        ))),
+        false => Ok(()),
     }
 }
 
@@ -269,6 +294,17 @@ fn join(
 /// Refuses a directory that holds anything but a cluster: other programs put those files there, and
 /// they need to be served as they are.
 fn refuse_others(data: &Path) -> io::Result<Result<(), Failure>> {
+    if let Some(role) = Role::of(data) {
+        let (role, command) = match role {
+            Role::Namenode => ("namenode", "strait namenode --data"),
+            Role::Datanode => ("datanode", "strait datanode --data"),
+        };
+        let why = format!(
+            "it is the directory of a {role} alone; `{command} {}` serves it; else name another --data",
+            data.display()
+        );
+        return Ok(Err(Failure::at(ErrorKind::InvalidArgument, "use", data.display(), why)));
+    }
     for entry in std::fs::read_dir(data)? {
         let name = entry?.file_name();
         let name = name.to_string_lossy();

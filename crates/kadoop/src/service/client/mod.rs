@@ -132,6 +132,11 @@ impl Client {
         Ok(Self { link, _renewal: Arc::new(Renewal(stop, process)) })
     }
 
+    /// The cluster's minimum of replicas. A file can't be made with fewer.
+    pub fn min_replicas(&self) -> u16 {
+        self.link.joined().config().min_replicas.try_into().unwrap_or(u16::MAX)
+    }
+
     /// Counts of reads that bypassed the datanodes on this host.
     pub fn short_circuit_reads(&self) -> ShortCircuitReads {
         self.link.borrowing.as_ref().map(Borrowing::told).unwrap_or_default()

@@ -43,6 +43,11 @@ const LOOK_MS: Millis = 1_000;
 const NOWHERE: &str =
     "no datanode can take it: each is dead, full or refused; `strait datanodes` tells which";
 
+/// The failure's text if the namenode can't log a change.
+const LOG_FULL: &str = "the namenode's disk is full; free room there, then repeat";
+/// Datanodes that a failure names, at most.
+const NAMED: usize = 8;
+
 /// Writes one file, which no other writer can have meanwhile. Dropped without [`Writer::close`], it
 /// leaves the file to recovery: flushed bytes stay.
 pub struct Writer {
@@ -238,8 +243,25 @@ impl Driver {
         match error {
             Error::BytesLost => Failure::new(error, format!("of {}", self.path)),
             Error::Unavailable if *self.refused() == Some(Error::NoDatanodes) => Failure::new(error, NOWHERE),
+            Error::NoSpace if *self.refused() == Some(Error::NoSpace) => Failure::new(error, LOG_FULL),
+            Error::NoSpace => Failure::new(error, self.full_datanodes()),
             other => other.into(),
         }
+    }
+
+    /// Names the full datanodes, and the remedy.
+    fn full_datanodes(&self) -> String {
+        let chunks = self.chunks();
+        let last = chunks.last_key_value().map(|(_, of)| of.places.as_slice()).unwrap_or_default();
+        let shown: Vec<String> = last.iter().take(NAMED).map(|(address, _)| address.to_string()).collect();
+        let which = match shown.as_slice() {
+            [] => String::new(),
+            shown => format!(" (last tried: {})", shown.join(", ")),
+        };
+        format!(
+            "the cluster's datanodes are full{which}; free room on their disks or add a datanode, then \
+             repeat; `strait datanodes` shows the room of each"
+        )
     }
 
     /// Sleeps until something changes or is due.

@@ -5,7 +5,7 @@ use crate::{
     Identity,
     datanode::is_replica,
     disk::{Disk, DiskFile, RealDisk},
-    service::home::{Home, random},
+    service::home::{CLUSTER, DATANODE, Home, Role, random},
 };
 use rustix::io::Errno;
 use std::{
@@ -17,8 +17,6 @@ use std::{
 /// File that a test of a directory writes, syncs and removes.
 const PROBE: &str = "probe.tmp";
 /// Names of the numbers in each directory's identity file.
-const IDENTITY: &str = "datanode";
-const CLUSTER: &str = "cluster";
 
 /// All data directories. After [`Directories::take`] only [`Directories::join`] waits for a disk.
 pub(super) struct Directories {
@@ -64,6 +62,7 @@ impl Directories {
     pub(super) fn take(paths: &[PathBuf], reserve_bytes: u64) -> io::Result<(Self, Identity)> {
         let mut all = Vec::new();
         for path in paths {
+            Role::Datanode.demand(path)?;
             match open(path, reserve_bytes) {
                 Ok(directory) => all.push(directory),
                 Err(error) if is_wrong(&error) => return Err(error),
@@ -80,7 +79,7 @@ impl Directories {
         for directory in &all {
             let path = directory.home.path().display();
             let wrong = |why: String| Err(io::Error::new(io::ErrorKind::InvalidData, why));
-            let Some([identity, cluster]) = directory.home.read([IDENTITY, CLUSTER])? else {
+            let Some([identity, cluster]) = directory.home.read([DATANODE, CLUSTER])? else {
                 if directory.disk.list()?.iter().any(|name| is_replica(name)) {
                     // The cluster is unknown, and a wrong one would delete the chunks.
                     return wrong(format!(
@@ -110,7 +109,7 @@ impl Directories {
     }
 
     fn write(&self) -> io::Result<()> {
-        let numbers = [(IDENTITY, self.identity.0), (CLUSTER, self.cluster)];
+        let numbers = [(DATANODE, self.identity.0), (CLUSTER, self.cluster)];
         self.all.iter().filter(|one| one.watch.is_some()).try_for_each(|one| one.home.write(&numbers))
     }
 
@@ -267,7 +266,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let paths = ["first", "second"].map(|name| root.path().join(name));
         let (directories, identity) = take(&paths).unwrap();
-        directories.all[1].home.write(&[(IDENTITY, identity.0), (CLUSTER, 7)]).unwrap();
+        directories.all[1].home.write(&[(DATANODE, identity.0), (CLUSTER, 7)]).unwrap();
         drop(directories);
         let (again, same) = take(&paths).unwrap();
         assert_eq!((again.cluster(), same), (7, identity));

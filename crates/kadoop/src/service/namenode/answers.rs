@@ -333,10 +333,15 @@ impl Shared {
             }
             namenode.mutate(caller, request, mutation, &near, now, wall())
         });
-        match Asked::of(mutation) {
-            Some(asked) => self.audited(call, caller, asked, answer),
-            None => answer,
+        if let Some(asked) = Asked::of(mutation) {
+            let error = match (&answer, mutation) {
+                // No error for the client, but the record must not look like a removal.
+                (Ok(Answer::Changed(false)), Mutation::Delete { .. }) => Some(&Error::NotFound),
+                _ => answer.as_ref().err(),
+            };
+            self.record(call, caller, asked, error);
         }
+        answer
     }
 
     /// A number for a new client. Without room in the log it gets 0: reading needs no number. A

@@ -46,8 +46,13 @@ impl Shared {
         asked: Asked<'_>,
         answer: Result<T>,
     ) -> Result<T> {
+        self.record(call, caller, asked, answer.as_ref().err());
+        answer
+    }
+
+    /// Records an operation, with its error if it failed.
+    pub(super) fn record(&self, call: &Request, caller: &Caller, asked: Asked<'_>, error: Option<&Error>) {
         if let Some(log) = &self.audit {
-            let error = answer.as_ref().err();
             let why = error.map(Error::to_string);
             log.note(&Record {
                 user: &caller.user,
@@ -60,6 +65,5 @@ impl Shared {
                 error: why.as_deref(),
             });
         }
-        answer
     }
 }

@@ -18,7 +18,7 @@ use super::{
     clock::{Clock, wall},
     commit::Commit,
     descriptors::Descriptors,
-    home::{Home, random},
+    home::{CLUSTER, Home, Role, random},
     keys::Key,
     observed::Observed,
     stop::{Stop, Threads},
@@ -151,6 +151,7 @@ impl NamenodeServer {
     /// Another process holds the directory; log or checkpoint are damaged (the message says how to
     /// proceed); an address can't be bound.
     pub fn start(options: NamenodeOptions) -> io::Result<Self> {
+        Role::Namenode.demand(&options.directory)?;
         let home = Home::take(&options.directory)?;
         let disk = RealDisk::open(home.path())?;
         let cluster = cluster_number(&home, &disk)?;
@@ -275,7 +276,7 @@ fn cluster_number(home: &Home, disk: &RealDisk) -> io::Result<u64> {
         let message = format!("{}: {why}", home.path().display());
         Err(io::Error::new(io::ErrorKind::InvalidData, message))
     };
-    if let Some([cluster]) = home.read(["cluster"])? {
+    if let Some([cluster]) = home.read([CLUSTER])? {
         return match log::read_mark(disk, cluster).map_err(damaged)? {
             Some(_) => Ok(cluster),
             None if has_log => {
@@ -296,7 +297,7 @@ fn cluster_number(home: &Home, disk: &RealDisk) -> io::Result<u64> {
     let cluster = random()?;
     // Before the identity, so that an identity alone shows a lost log.
     log::make_mark(disk, cluster)?;
-    home.write(&[("cluster", cluster)])?;
+    home.write(&[(CLUSTER, cluster)])?;
     Ok(cluster)
 }
 

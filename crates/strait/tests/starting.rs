@@ -1,0 +1,113 @@
+//! Servers that can't work as asked refuse to start, or warn, and name the remedy.
+
+mod support;
+#[path = "support/up.rs"]
+mod up;
+
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+use strait_kadoop::service::Key;
+use strait_testkit::{eventually, free_port};
+use support::{DEADLINE, Gateway, Run, binary, fresh};
+use up::{Up, role, run};
+
+const USAGE: i32 = 2;
+const OTHER: i32 = 1;
+const INVALID_ARGUMENT: i32 = 17;
+/// Far less than the servers wait for each other.
+const SOON: Duration = Duration::from_secs(15);
+
+#[test]
+fn the_clusters_minimum_of_replicas_holds_for_new_files() {
+    let up = Up::with(&["--min-replicas", "2"]);
+    up.run(["put", "-", &up.uri("/f")], b"bytes").ok();
+    let told = up.run(["--json", "stat", &up.uri("/f")], b"");
+    assert!(told.text().contains("\"replication\":2"), "{told:?}");
+    up.run(["put", "--replication", "1", "-", &up.uri("/one")], b"bytes")
+        .fails(INVALID_ARGUMENT, "below the cluster's minimum of replicas (--min-replicas)");
+    up.run(["put", "--replication", "3", "-", &up.uri("/three")], b"bytes").ok();
+}
+
+#[test]
+fn a_minimum_above_the_number_of_datanodes_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let began = Instant::now();
+    run(dir.path(), ["up", "--data", "data", "--listen", "127.0.0.1:0", "--min-replicas", "7"], b"")
+        .fails(USAGE, "3 datanodes, so 3 is the most");
+    assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
+}
+
+/// The directories `nn` and `dn` of a namenode and a datanode that have ended, and their `key`.
+fn used(dir: &Path) {
+    Key::generate().unwrap().save(&dir.join("key")).unwrap();
+    let [namenode, datanode] = [free_port(), free_port()].map(|port| format!("127.0.0.1:{port}"));
+    let args = ["namenode", "--data", "nn", "--key", "key", "--listen", &namenode];
+    let _namenode =
+        role(dir, "namenode", &[&args[..], &["--listen-datanodes", "127.0.0.1:0"]].concat(), &namenode);
+    let args = ["datanode", "--data", "dn", "--key", "key", "--namenode", &namenode, "--listen", &datanode];
+    let _datanode = role(dir, "datanode", &args, &datanode);
+    eventually("the datanode has joined", DEADLINE, || dir.join("dn/identity").exists());
+}
+
+#[test]
+fn a_directory_of_another_role_is_refused_by_its_name() {
+    let dir = tempfile::tempdir().unwrap();
+    used(dir.path());
+    let listen = ["--listen", "127.0.0.1:0"];
+    let refused = |args: &[&str], words: &str| {
+        run(dir.path(), [args, &listen[..]].concat(), b"").fails(INVALID_ARGUMENT, words);
+    };
+    let namenode = ["namenode", "--data", "dn", "--key", "key", "--listen-datanodes", "127.0.0.1:0"];
+    refused(
+        &namenode,
+        "dn is a datanode's directory (its file `identity`); give a namenode's, or an empty one",
+    );
+    let datanode = ["datanode", "--data", "nn", "--key", "key", "--namenode", "127.0.0.1:1"];
+    refused(
+        &datanode,
+        "nn is a namenode's directory (its file `identity`); give a datanode's, or an empty one",
+    );
+    refused(&["up", "--data", "nn"], "`strait namenode --data ");
+    refused(&["up", "--data", "dn"], "`strait datanode --data ");
+}
+
+#[test]
+fn up_with_too_few_descriptors_names_the_minimum() {
+    let dir = tempfile::tempdir().unwrap();
+    let address = format!("127.0.0.1:{}", free_port());
+    let began = Instant::now();
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "ulimit -n 64; exec \"$@\"", "sh"]).arg(binary());
+    shell.args(["up", "--data", "data", "--listen", &address]).current_dir(dir.path());
+    Run::of(shell, b"").fails(OTHER, "may open 64 files, and needs 256");
+    assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
+}
+
+#[test]
+fn a_gateway_is_no_store_of_itself() {
+    let dir = tempfile::tempdir().unwrap();
+    let address = format!("127.0.0.1:{}", free_port());
+    run(dir.path(), ["serve", "--listen", &address, "--store", &format!("self=strait://{address}")], b"")
+        .fails(USAGE, "the gateway's own address");
+}
+
+#[test]
+fn a_gateway_that_nobody_can_log_in_at_warns() {
+    let dir = tempfile::tempdir().unwrap();
+    run(dir.path(), ["passwd", "--file", "passwords", "alice"], b"secret\n").ok();
+    let address = format!("0.0.0.0:{}", free_port());
+    let data = format!("file://{}", fresh(dir.path(), "data").display());
+    let args = ["serve", "--listen", &address, "--store", &data, "--passwords", "passwords"];
+    let gateway = role(dir.path(), "gateway", &args, &address);
+    let warning = "no client beyond this host can log in here";
+    eventually(warning, DEADLINE, || gateway.log_tail().contains(warning));
+}
+
+#[test]
+fn a_store_in_memory_is_for_tests_of_gateways() {
+    let gateway = Gateway::start(|_| vec!["--store".to_owned(), "memory:/".to_owned()]);
+    let warning = "all of its files are lost when this gateway ends";
+    eventually(warning, DEADLINE, || gateway.process.log_tail().contains(warning));
+    gateway.run(["ls", "memory:/"]).fails(USAGE, "its data would be lost with this command");
+}
