@@ -35,6 +35,7 @@ impl HdfsRack {
             hosts: network.hosts()[NAMENODE..].to_vec(),
             parent: Some(data_directory()),
             jvm_flags: JVM_FLAGS.to_vec(),
+            ..Options::default()
         })?;
         let mut command = hdfs_orders(&cluster, &[])?;
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
