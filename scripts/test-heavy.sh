@@ -2,7 +2,7 @@
 # What takes too long for every change, an hour and a half on four cores: FlexRPC's million
 # real calls under faults, a process of a chain struck at each byte of a call, its million
 # simulated schedules, and a million thread orders; Kadoop's million schedules, and 200 times
-# that one of its processes is killed; 100 datanodes of an HDFS killed in mid-write; and `make
+# that one of its processes is killed; 100 faults of an HDFS in mid-write; and `make
 # memcheck`. CALLS=N, SEEDS=N, ORDERS=N, KILLS=N and HDFS_KILLS=N change how many.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -27,7 +27,7 @@ KADOOP_KILLS=${KILLS:-200} \
     step cargo test --locked --release -p strait-kadoop --test service killed -- --nocapture
 # An idle writer outlives the namenode's soft limit for leases.
 HDFS_KILLS=${HDFS_KILLS:-100} HDFS_IDLE_S=75 \
-    step cargo test --locked --release -p strait-store --test hdfs_write -- --nocapture
+    step cargo test --locked --release -p strait-store --test hdfs_write --test hdfs_journal -- --nocapture
 # Of each of some twelve claims, by two ways of choosing.
 export SHUTTLE_ORDERS=${ORDERS:-50000}
 RUSTFLAGS="${RUSTFLAGS:-} --cfg shuttle" CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/shuttle \

@@ -44,6 +44,11 @@ const SUITES: &[Suite] = &[
         run: suites::distance::run,
     },
     Suite {
+        name: "hdfs-faults",
+        question: "How long does a writer to HDFS wait when a datanode is lost, beside Hadoop's own client?",
+        run: suites::hdfs_faults::run,
+    },
+    Suite {
         name: "hdfs-write",
         question: "How fast does Strait write to HDFS, beside Hadoop's own client and the library?",
         run: suites::hdfs_write::run,
@@ -127,6 +132,16 @@ const SUITES: &[Suite] = &[
 
 fn main() -> ExitCode {
     let asked: Vec<String> = std::env::args().skip(1).collect();
+    // A client of a suite, in a process of its own.
+    if let [programs::ADAPTER_ORDERS, uri] = asked.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        return match suites::hdfs_write::follow_orders(uri) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("bench: the adapter: {error}");
+                ExitCode::FAILURE
+            }
+        };
+    }
     let unknown = asked.iter().find(|name| !SUITES.iter().any(|suite| suite.name == *name));
     if let Some(name) = unknown {
         eprintln!("bench: no suite {name:?}; there are:");

@@ -105,8 +105,7 @@ impl Programs {
     /// HDFS's own C library, which starts a JVM in its process.
     pub fn libhdfs(&self, hdfs_classpath: &str) -> Command {
         let mut command = self.peer("libhdfs-get");
-        command.env("LD_LIBRARY_PATH", format!("{}/lib/server", self.java_home));
-        command.env("CLASSPATH", hdfs_classpath).env("LIBHDFS_OPTS", JVM_MEMORY);
+        with_jvm(&mut command, &self.java_home, hdfs_classpath);
         command
     }
 }
@@ -136,18 +135,50 @@ pub fn hdfs_orders(hdfs: &MiniHdfs, properties: &[(&str, &str)]) -> Result<Comma
     Ok(command)
 }
 
+/// Argument by which this program is a client that takes orders.
+pub const ADAPTER_ORDERS: &str = "adapter-orders";
+
+/// The HDFS adapter, in a process of its own, which takes the order `write-and-tell`.
+pub fn adapter_orders(hdfs: &MiniHdfs) -> Result<Command> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args([ADAPTER_ORDERS, hdfs.uri()]).env("HADOOP_CONF_DIR", hdfs.configuration());
+    Ok(command)
+}
+
 /// The library `hdfs-native`, which takes the orders of writing.
 pub fn hdfs_native_orders(hdfs: &MiniHdfs) -> Result<Command> {
+    let mut command = Command::new(peer("hdfs-native-write")?);
+    command.arg(hdfs.uri());
+    Ok(command)
+}
+
+/// HDFS's own C library with these properties, which takes the orders of writing.
+pub fn libhdfs_orders(hdfs: &MiniHdfs, properties: &[(&str, &str)]) -> Result<Command> {
+    let address = hdfs.uri().trim_start_matches("hdfs://");
+    let (host, port) = address.split_once(':').ok_or("no port in the URI of HDFS")?;
+    let mut command = Command::new(peer("libhdfs-write")?);
+    command.args([host, port]).args(properties.iter().map(|(name, value)| format!("{name}={value}")));
+    with_jvm(&mut command, &java_home()?, hdfs.classpath());
+    Ok(command)
+}
+
+/// Builds a peer written in Rust.
+fn peer(name: &str) -> Result<PathBuf> {
     let target = std::env::current_exe()?.with_file_name("").join("../bench/peers");
     seconds(
         Command::new("cargo")
-            .args(["build", "--quiet", "--release", "--locked", "--bin", "hdfs-native-write"])
+            .args(["build", "--quiet", "--release", "--locked", "--bin", name])
             .args(["--manifest-path", "bench/peers/Cargo.toml", "--target-dir"])
-            .arg(&target),
+            .arg(&target)
+            .env("JAVA_HOME", java_home()?),
     )?;
-    let mut command = Command::new(target.join("release/hdfs-native-write"));
-    command.arg(hdfs.uri());
-    Ok(command)
+    Ok(target.join("release").join(name))
+}
+
+/// Lets a program start a JVM in its process, as libhdfs does.
+fn with_jvm(command: &mut Command, java_home: &str, hdfs_classpath: &str) {
+    command.env("LD_LIBRARY_PATH", format!("{java_home}/lib/server"));
+    command.env("CLASSPATH", hdfs_classpath).env("LIBHDFS_OPTS", JVM_MEMORY);
 }
 
 fn compile(classes: &Path, classpath: &str, source: &str) -> Result<()> {

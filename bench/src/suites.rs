@@ -3,6 +3,7 @@
 pub mod cli_start;
 pub mod crowd;
 pub mod distance;
+pub mod hdfs_faults;
 pub mod hdfs_write;
 pub mod kadoop_bandwidth;
 pub mod kadoop_faults;

@@ -44,6 +44,7 @@ impl Hdfs {
             hosts: hosts.get(1..).unwrap_or_default().to_vec(),
             parent: Some(data_directory()),
             jvm_flags: JVM_FLAGS.to_vec(),
+            ..Options::default()
         })?;
         let mut command = hdfs_orders(&cluster, &[])?;
         command.stdin(Stdio::piped()).stdout(Stdio::piped());

@@ -3,7 +3,7 @@
 mod hdfs;
 mod kadoop;
 
-pub use hdfs::HdfsRack;
+pub use hdfs::{HdfsClient, HdfsRack};
 pub use kadoop::KadoopRack;
 
 use crate::Result;

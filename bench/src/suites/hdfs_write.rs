@@ -1,11 +1,11 @@
 //! Writing to HDFS: by the adapter, directly and through a gateway, beside Hadoop's Java client with
-//! its wait for a block's report at 5 ms and at its default, and beside `hdfs-native`, the library.
-//! Three datanodes on loopback, their data in memory.
+//! its wait for a block's report at 5 ms and at its default, beside libhdfs (that client through JNI), and
+//! beside `hdfs-native`, the library. Three datanodes on loopback, their data in memory.
 //!
 //! `BENCH_HDFS_MIB`: the large file's size, 1,024 by default. `BENCH_HDFS_FILES`: files of 4 KB, 10,000
-//! by default. `BENCH_HDFS_ROUNDS`: 5 by default, after one that isn't counted. `BENCH_HDFS_CASES`:
-//! parts of the names of the measured cases, separated by semicolons. `BENCH_HDFS_PEERS`: parts of the
-//! names of the peers, likewise.
+//! by default. `BENCH_HDFS_SMALL`: files of 5 bytes, 300 by default. `BENCH_HDFS_ROUNDS`: 5 by default,
+//! after one that isn't counted. `BENCH_HDFS_CASES`: parts of the names of the measured cases, separated by
+//! semicolons. `BENCH_HDFS_PEERS`: parts of the names of the peers, likewise.
 
 mod adapter;
 
@@ -13,16 +13,16 @@ use crate::Result;
 use crate::host::{Gateway, setting};
 use crate::kadoop::data_directory;
 use crate::pairs::Sample;
-use crate::programs::{hdfs_native_orders, hdfs_orders};
+use crate::programs::{hdfs_native_orders, hdfs_orders, libhdfs_orders};
 use crate::report::{Better, Row};
 use crate::stages::cpu_seconds;
 use adapter::Adapter;
+pub use adapter::follow_orders;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use strait_testkit::{MiniHdfs, Options, spawn_bound};
 
 const DATANODES: usize = 3;
-const SMALL_FILES: usize = 300;
 const FLUSHES: usize = 1_000;
 /// The namenode's and the datanodes' memory, and the collector that Java selects for servers.
 const JVM_FLAGS: [&str; 2] = ["-Xmx1g", "-XX:-UseSerialGC"];
@@ -146,7 +146,7 @@ struct Figures {
 
 pub fn run() -> Result<Vec<Row>> {
     let (mib, files) = (setting("BENCH_HDFS_MIB", 1_024)?, setting("BENCH_HDFS_FILES", 10_000)?);
-    let rounds = setting("BENCH_HDFS_ROUNDS", 5)?;
+    let (rounds, small) = (setting("BENCH_HDFS_ROUNDS", 5)?, setting("BENCH_HDFS_SMALL", 300)?);
     let hdfs = MiniHdfs::start_own(&Options {
         datanodes: DATANODES,
         replication: 1,
@@ -156,7 +156,7 @@ pub fn run() -> Result<Vec<Row>> {
         ..Options::default()
     })?;
     let mut works = vec![
-        Work::SmallFiles { count: SMALL_FILES },
+        Work::SmallFiles { count: small },
         Work::Flushes { count: FLUSHES, sync: false },
         Work::Flushes { count: FLUSHES, sync: true },
         Work::Write { mib, replication: 1 },
@@ -202,6 +202,9 @@ fn clients(hdfs: &MiniHdfs) -> Result<Vec<(&'static str, Box<dyn Client>)>> {
     }
     if is_wanted("Java, default") {
         clients.push(("Java, default", Box::new(Ordered::start(hdfs_orders(hdfs, &[])?)?)));
+    }
+    if is_wanted("libhdfs, 5 ms") {
+        clients.push(("libhdfs, 5 ms", Box::new(Ordered::start(libhdfs_orders(hdfs, &[(WAIT, "5")])?)?)));
     }
     if is_wanted("hdfs-native") {
         clients.push(("hdfs-native", Box::new(Ordered::start(hdfs_native_orders(hdfs)?)?)));

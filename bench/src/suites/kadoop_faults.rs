@@ -10,7 +10,7 @@
 
 use crate::Result;
 use crate::host::setting;
-use crate::kadoop::losses::{HdfsRack, KadoopRack, Loss, Lossy, Suffered};
+use crate::kadoop::losses::{HdfsClient, HdfsRack, KadoopRack, Loss, Lossy, Suffered};
 use crate::pairs::Sample;
 use crate::report::{Better, Row};
 
@@ -24,7 +24,7 @@ pub fn run() -> Result<Vec<Row>> {
     let ours = suffer(&mut KadoopRack::start()?, mib, rounds)?;
     let peer = match hdfs_rounds {
         0 => Vec::new(),
-        rounds => suffer(&mut HdfsRack::start()?, mib, rounds)?,
+        rounds => suffer(&mut HdfsRack::start(HdfsClient::Java)?, mib, rounds)?,
     };
     let mut rows = Vec::new();
     for (index, (loss, bar)) in BARS.into_iter().enumerate() {

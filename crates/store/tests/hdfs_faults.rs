@@ -168,6 +168,45 @@ async fn child_writes_and_waits() {
     std::future::pending::<()>().await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn replicas_that_wait_for_recovery_show_no_length() {
+    let options = Options { datanodes: 2, replication: 2, ..Options::default() };
+    let mut hdfs = MiniHdfs::start_own(&options).unwrap();
+    let store = HdfsStore::connect(hdfs.uri()).await.unwrap();
+    let logs = tempfile::tempdir().unwrap();
+    let mut writer =
+        Process::spawn("writer", child("child_writes_and_waits", hdfs.uri()), logs.path()).unwrap();
+    let log = writer.log().to_owned();
+    let ready = || fs::read_to_string(&log).is_ok_and(|text| text.contains(CHILD_READY));
+    writer.wait_ready(Duration::from_secs(60), ready).unwrap();
+    let file = path("/f");
+    let early = store.open(&superuser(), &file).await.unwrap();
+    // It reads nothing until the end: bytes that a reader holds need no datanode.
+    let unread = store.open(&superuser(), &file).await.unwrap();
+    writer.kill();
+
+    // Since its restart, one datanode doesn't tell the length of its replica. The other one does.
+    hdfs.stop_datanode(0);
+    tokio::task::block_in_place(|| hdfs.restart_datanode(0)).unwrap();
+    for _ in 0..20 {
+        let reader = store.open(&superuser(), &file).await.unwrap();
+        assert_eq!(reader.length(), 7);
+        assert_eq!(reader.read_at(0, 100).await.unwrap(), "flushed");
+        let blocks = store.block_locations(&superuser(), &file, 0..u64::MAX).await.unwrap();
+        assert_eq!(blocks.iter().map(|block| block.length).collect::<Vec<_>>(), [7]);
+    }
+    assert_eq!(early.read_at(0, 100).await.unwrap(), "flushed");
+
+    // None tells it: the file isn't readable now. That passes, and doesn't count as a cut.
+    hdfs.stop_datanode(1);
+    tokio::task::block_in_place(|| hdfs.restart_datanode(1)).unwrap();
+    let late = store.open(&superuser(), &file).await.err().unwrap();
+    for error in [late, unread.read_at(0, 7).await.unwrap_err()] {
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        assert!(error.retry_safe() && !error.to_string().contains("cut"), "{error}");
+    }
+}
+
 #[test]
 fn a_nameservice_is_served_by_whichever_namenode_answers() {
     let hdfs = MiniHdfs::start().unwrap();

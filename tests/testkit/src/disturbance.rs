@@ -59,6 +59,31 @@ impl Network {
         }
         Ok(())
     }
+
+    /// Answers each packet of TCP between two hosts with a reset from now on, to its sender.
+    ///
+    /// # Errors
+    /// `iptables` is missing or refuses.
+    pub fn reset(&self, a: usize, b: usize) -> Result<()> {
+        self.change_resets("-A", a, b)
+    }
+
+    /// Undoes a [`Network::reset`].
+    ///
+    /// # Errors
+    /// As that; also without one.
+    pub fn end_reset(&self, a: usize, b: usize) -> Result<()> {
+        self.change_resets("-D", a, b)
+    }
+
+    fn change_resets(&self, change: &str, a: usize, b: usize) -> Result<()> {
+        for (from, to) in [(a, b), (b, a)] {
+            let sender = self.host(from).address();
+            let rule = format!("{change} INPUT -p tcp -s {sender} -j REJECT --reject-with tcp-reset");
+            self.host(to).execute("iptables", &rule)?;
+        }
+        Ok(())
+    }
 }
 
 /// The iptables match for a random share of packets.

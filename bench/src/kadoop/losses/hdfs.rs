@@ -1,11 +1,11 @@
-//! HDFS, with its timeouts as short as in the test kit.
+//! HDFS, with its timeouts as short as in the test kit. Its own Java client writes, or the adapter.
 
 use super::{CLIENT, DATANODES, FIRST_DATANODE, Loss, Lossy, NAMENODE, REPLICATION, Suffered, network};
 use crate::Result;
 use crate::host::on;
 use crate::kadoop::data_directory;
 use crate::kadoop::hdfs::{JVM_FLAGS, PROPERTIES};
-use crate::programs::hdfs_orders;
+use crate::programs::{adapter_orders, hdfs_orders};
 use std::io::{BufRead, BufReader, Write};
 use std::net::IpAddr;
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
@@ -16,33 +16,40 @@ use strait_testkit::{MiniHdfs, Network, Options, http_request, spawn_bound, wait
 const WHOLE_DEADLINE: Duration = Duration::from_secs(180);
 const NAMESYSTEM: &str = "/jmx?qry=Hadoop:service=NameNode,name=FSNamesystemState";
 
-/// The cluster and its client, stopped when dropped, the network last.
+/// A client of HDFS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HdfsClient {
+    Java,
+    Adapter,
+}
+
+/// The cluster and its present client, stopped when dropped, the network last.
 pub struct HdfsRack {
-    client: Child,
-    orders: ChildStdin,
-    answers: BufReader<ChildStdout>,
+    kind: HdfsClient,
+    client: Running,
     cluster: MiniHdfs,
     network: Network,
 }
 
-impl HdfsRack {
-    pub fn start() -> Result<Self> {
-        let network = network()?;
-        let cluster = MiniHdfs::start_own(&Options {
-            datanodes: DATANODES,
-            replication: usize::from(REPLICATION),
-            properties: PROPERTIES.to_vec(),
-            hosts: network.hosts()[NAMENODE..].to_vec(),
-            parent: Some(data_directory()),
-            jvm_flags: JVM_FLAGS.to_vec(),
-        })?;
-        let mut command = hdfs_orders(&cluster, &[])?;
+/// A client's process.
+struct Running {
+    child: Child,
+    orders: ChildStdin,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Running {
+    fn start(kind: HdfsClient, cluster: &MiniHdfs, network: &Network) -> Result<Self> {
+        let mut command = match kind {
+            HdfsClient::Java => hdfs_orders(cluster, &[])?,
+            HdfsClient::Adapter => adapter_orders(cluster)?,
+        };
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         on(network.hosts().get(CLIENT), &mut command);
-        let mut client = spawn_bound(command)?;
-        let orders = client.stdin.take().ok_or("no pipe to a client")?;
-        let answers = BufReader::new(client.stdout.take().ok_or("no pipe from a client")?);
-        Ok(Self { client, orders, answers, cluster, network })
+        let mut child = spawn_bound(command)?;
+        let orders = child.stdin.take().ok_or("no pipe to a client")?;
+        let answers = BufReader::new(child.stdout.take().ok_or("no pipe from a client")?);
+        Ok(Self { child, orders, answers })
     }
 
     fn answer(&mut self) -> Result<String> {
@@ -51,6 +58,40 @@ impl HdfsRack {
             0 => Err("HDFS's client ended".into()),
             _ => Ok(line.trim().to_owned()),
         }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Errors mean that it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl HdfsRack {
+    pub fn start(kind: HdfsClient) -> Result<Self> {
+        let network = network()?;
+        let cluster = MiniHdfs::start_own(&Options {
+            datanodes: DATANODES,
+            replication: usize::from(REPLICATION),
+            properties: PROPERTIES.to_vec(),
+            hosts: network.hosts()[NAMENODE..].to_vec(),
+            parent: Some(data_directory()),
+            jvm_flags: JVM_FLAGS.to_vec(),
+            ..Options::default()
+        })?;
+        let client = Running::start(kind, &cluster, &network)?;
+        Ok(Self { kind, client, cluster, network })
+    }
+
+    /// Lets another client write from now on.
+    pub fn change_client(&mut self, kind: HdfsClient) -> Result<()> {
+        if kind != self.kind {
+            self.client = Running::start(kind, &self.cluster, &self.network)?;
+            self.kind = kind;
+        }
+        Ok(())
     }
 
     /// Waits until so many datanodes are live, and no block has too few replicas.
@@ -73,19 +114,23 @@ impl HdfsRack {
 
 impl Lossy for HdfsRack {
     fn name(&self) -> &'static str {
-        "HDFS"
+        match self.kind {
+            HdfsClient::Java => "HDFS",
+            HdfsClient::Adapter => "HDFS by the adapter",
+        }
     }
 
     fn lose(&mut self, loss: Loss, path: &str, mib: usize) -> Result<Suffered> {
-        writeln!(self.orders, "write-and-tell {path} {mib} {REPLICATION}")?;
-        let member = self.answer()?;
+        writeln!(self.client.orders, "write-and-tell {path} {mib} {REPLICATION}")?;
+        let member = self.client.answer()?;
         let victim = datanode_at(&self.network, member.parse()?)?;
         let lost_at = Instant::now();
         match loss {
             Loss::Killed => self.cluster.stop_datanode(victim),
             Loss::Unplugged => self.network.unplug(FIRST_DATANODE + victim)?,
         }
-        let longest_write_s = self.answer()?.parse()?;
+        let longest_write_s: f64 = self.client.answer()?.parse()?;
+        println!("{}, {loss}: longest write {longest_write_s} s; waiting for replicas", self.name());
         self.wait_until_whole(DATANODES - 1)?;
         let whole_again_s = lost_at.elapsed().as_secs_f64();
         match loss {
@@ -94,14 +139,6 @@ impl Lossy for HdfsRack {
         }
         self.wait_until_whole(DATANODES)?;
         Ok(Suffered { longest_write_s, whole_again_s })
-    }
-}
-
-impl Drop for HdfsRack {
-    fn drop(&mut self) {
-        // Errors mean that it has ended already.
-        let _ = self.client.kill();
-        let _ = self.client.wait();
     }
 }
 

@@ -53,6 +53,28 @@ impl Adapter {
         Ok((mib * PIECE_BYTES) as f64 / 1e6 / begin.elapsed().as_secs_f64())
     }
 
+    /// The longest write of 1 MiB, in seconds. Half-way, prints the address of the second datanode of the
+    /// present block.
+    async fn write_and_tell(&self, path: &str, mib: usize, replication: u16) -> Result<f64> {
+        let piece = Bytes::from(vec![7; PIECE_BYTES]);
+        let mut writer = self.open(path, replication).await?;
+        let mut longest = 0.0_f64;
+        for count in 0..mib {
+            if count == mib / 2 {
+                let at = StorePath::parse(path)?;
+                let blocks = self.store.block_locations(&self.user, &at, 0..u64::MAX).await?;
+                let address = blocks.last().and_then(|block| block.addresses.get(1));
+                let address = address.ok_or("the present block has no second datanode")?;
+                println!("{}", address.split(':').next().unwrap_or_default());
+            }
+            let begin = Instant::now();
+            writer.append(piece.clone()).await?;
+            longest = longest.max(begin.elapsed().as_secs_f64());
+        }
+        writer.close().await?;
+        Ok(longest)
+    }
+
     async fn small_files(&self, path: &str, count: usize) -> Result<f64> {
         let mut times = Vec::with_capacity(count);
         for at in 0..count {
@@ -96,6 +118,22 @@ impl Adapter {
         writer.close().await?;
         Ok(Sample::new(times).median())
     }
+}
+
+/// Writes as each line of the input orders, in a process of its own: `write-and-tell PATH MIB REPLICATION`,
+/// with the answers of `HdfsOrders.java`.
+pub fn follow_orders(uri: &str) -> Result<()> {
+    let adapter = Adapter::connect(uri)?;
+    for line in std::io::stdin().lines() {
+        let line = line?;
+        let order: Vec<&str> = line.split(' ').collect();
+        let ["write-and-tell", path, mib, replication] = order[..] else {
+            return Err(format!("no order {line:?}").into());
+        };
+        let writing = adapter.write_and_tell(path, mib.parse()?, replication.parse()?);
+        println!("{}", adapter.runtime.block_on(writing)?);
+    }
+    Ok(())
 }
 
 impl Client for Adapter {

@@ -27,7 +27,11 @@ impl Block {
 
 /// The blocks of one file, in order, each where the one before ends.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Blocks(Vec<Arc<Block>>);
+pub(super) struct Blocks {
+    list: Vec<Arc<Block>>,
+    /// The file has a writer, or is recovered from one.
+    is_open: bool,
+}
 
 impl Blocks {
     /// The blocks that the namenode lists. A last block under construction counts with
@@ -40,10 +44,10 @@ impl Blocks {
         let finished =
             finished.filter(|(_, block)| last.as_ref().is_none_or(|last| block.offset < last.offset));
         let finished: Vec<_> = finished.collect();
-        let mut blocks = Self::default();
+        let mut blocks = Self { list: Vec::new(), is_open: located.under_construction };
         for (length, block) in finished.into_iter().chain(last.map(|last| (tail_length, last))) {
             if block.offset == blocks.length() && length > 0 {
-                blocks.0.push(Arc::new(of_located(block, length, datanodes, &mut addresses)));
+                blocks.list.push(Arc::new(of_located(block, length, datanodes, &mut addresses)));
             }
         }
         blocks
@@ -51,21 +55,26 @@ impl Blocks {
 
     /// Bytes of all of them.
     pub fn length(&self) -> u64 {
-        self.0.last().map_or(0, |block| block.end())
+        self.list.last().map_or(0, |block| block.end())
     }
 
     /// The block that contains the byte at `offset`.
     pub fn at(&self, offset: u64) -> Option<&Arc<Block>> {
-        let index = self.0.partition_point(|block| block.end() <= offset);
-        self.0.get(index)
+        let index = self.list.partition_point(|block| block.end() <= offset);
+        self.list.get(index)
+    }
+
+    /// Whether the file has a writer, or is recovered from one. Until that ends, datanodes may show
+    /// fewer bytes than before.
+    pub fn is_open(&self) -> bool {
+        self.is_open
     }
 
     /// Whether these are the blocks of the same file as `earlier`, perhaps after it grew. Blocks
     /// keep their ids when they are finished, moved and appended to.
-    pub fn continue_from(&self, earlier: &Self) -> bool {
+    pub fn are_of_the_same_file(&self, earlier: &Self) -> bool {
         let id = |block: &Arc<Block>| (block.block.block_id, block.offset);
-        self.length() >= earlier.length()
-            && self.0.iter().zip(&earlier.0).all(|(now, before)| id(now) == id(before))
+        self.list.iter().zip(&earlier.list).all(|(now, before)| id(now) == id(before))
     }
 }
 

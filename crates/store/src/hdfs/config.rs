@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::time::Duration;
 
 /// A configuration file is some kilobytes; a larger one is a mistake.
 const MAX_FILE_BYTES: u64 = 4 << 20;
@@ -145,10 +146,61 @@ impl HadoopConfig {
         self.get(name).map(parse).transpose()
     }
 
+    /// The bytes that a property has, perhaps with one of Hadoop's units: k, m, g, t, p, e, of 1,024
+    /// each. Another value is ignored with a warning, as if the property weren't there.
+    pub fn bytes(&self, name: &str) -> Option<u64> {
+        self.with_unit(name, bytes_of, "bytes with one of the units k, m, g, t, p, e, or without")
+    }
+
+    /// The time that a property has, in seconds or in one of Hadoop's units: ns, us, ms, s, m, h, d.
+    /// Another value is ignored with a warning.
+    pub fn duration(&self, name: &str) -> Option<Duration> {
+        self.with_unit(name, duration_of, "a time with one of the units ns, us, ms, s, m, h, d, or seconds")
+    }
+
+    fn with_unit<T>(&self, name: &str, parse: fn(&str) -> Option<T>, wanted: &str) -> Option<T> {
+        let value = self.get(name)?;
+        let parsed = parse(value.trim());
+        if parsed.is_none() {
+            tracing::warn!("{name} is {value:?} in Hadoop's configuration, not {wanted}: using the default");
+        }
+        parsed
+    }
+
     /// Whether to call datanodes by name rather than by address.
     pub fn use_datanode_hostname(&self) -> bool {
         self.get("dfs.client.use.datanode.hostname").is_some_and(|value| value.eq_ignore_ascii_case("true"))
     }
+}
+
+/// `StringUtils.TraditionalBinaryPrefix.string2long`, for sizes above zero.
+fn bytes_of(text: &str) -> Option<u64> {
+    let unit = text.chars().last()?.to_ascii_lowercase();
+    let (number, shift) = match "kmgtpe".find(unit) {
+        Some(index) => (&text[..text.len() - 1], 10 * (index as u32 + 1)),
+        None => (text, 0),
+    };
+    let bytes = number.parse::<u64>().ok()?.checked_mul(1 << shift)?;
+    // Java's longs have a sign.
+    (1..=i64::MAX as u64).contains(&bytes).then_some(bytes)
+}
+
+/// `Configuration.getTimeDuration`, for seconds.
+fn duration_of(text: &str) -> Option<Duration> {
+    let text = text.to_ascii_lowercase();
+    let at = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(at);
+    let number: u64 = number.parse().ok()?;
+    Some(match unit.trim() {
+        "ns" => Duration::from_nanos(number),
+        "us" => Duration::from_micros(number),
+        "ms" => Duration::from_millis(number),
+        "" | "s" => Duration::from_secs(number),
+        "m" => Duration::from_secs(number.checked_mul(60)?),
+        "h" => Duration::from_secs(number.checked_mul(3_600)?),
+        "d" => Duration::from_secs(number.checked_mul(86_400)?),
+        _ => return None,
+    })
 }
 
 #[cfg(test)]
@@ -174,6 +226,45 @@ mod tests {
         assert_eq!(config.namenodes("host").unwrap(), ["host:8020"]);
         assert_eq!(config.namenodes("host:9").unwrap(), ["host:9"]);
         assert_eq!(config.namenodes("bare").unwrap_err().kind(), ErrorKind::InvalidArgument);
+    }
+
+    #[test]
+    fn sizes_and_times_have_hadoops_units() {
+        let sizes = [
+            ("134217728", Some(128 << 20)),
+            ("128m", Some(128 << 20)),
+            ("128M", Some(128 << 20)),
+            (" 1g ", Some(1 << 30)),
+            ("4k", Some(4 << 10)),
+            ("2T", Some(2 << 40)),
+            ("1p", Some(1 << 50)),
+            ("7E", Some(7 << 60)),
+            ("8e", None),
+            ("128mb", None),
+            ("0", None),
+            ("-1m", None),
+            ("m", None),
+            ("", None),
+            ("ü", None),
+        ];
+        for (value, bytes) in sizes {
+            assert_eq!(config(&[("size", value)]).bytes("size"), bytes, "{value:?}");
+        }
+        let times = [
+            ("30", Some(30_000)),
+            ("30s", Some(30_000)),
+            ("1500ms", Some(1_500)),
+            ("2 M", Some(120_000)),
+            ("1h", Some(3_600_000)),
+            ("1w", None),
+            ("s", None),
+            ("99999999999999999999", None),
+        ];
+        for (value, milliseconds) in times {
+            let due = milliseconds.map(Duration::from_millis);
+            assert_eq!(config(&[("time", value)]).duration("time"), due, "{value:?}");
+        }
+        assert_eq!(config(&[]).bytes("size"), None);
     }
 
     #[test]

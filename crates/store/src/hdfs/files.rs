@@ -9,7 +9,7 @@ use super::reader::HdfsReader;
 use super::retry::{Backoff, PATIENCE, with_patience};
 use super::shared::Shared;
 use super::source::{DatanodesFile, Source};
-use super::wire::LocatedBlock;
+use super::wire::{LocatedBlock, LocatedBlocks};
 use super::write::{Context, DatanodesWriter, FileStatus, LeaseHolder, Settings};
 use crate::FileWriter;
 use crate::budget::Pool;
@@ -31,6 +31,10 @@ const FAR_OFFSET: u64 = i64::MAX as u64 - 1;
 /// Time that an append waits while the namenode recovers the file from a dead writer: a recovery
 /// takes seconds.
 const APPEND_PATIENCE: Duration = Duration::from_secs(30);
+
+/// Time that an open waits for the length of a block being written, as long as Java's client
+/// (`dfs.client.retry.times.get-last-block-length`, 3 times 4 s).
+const LENGTH_PATIENCE: Duration = Duration::from_secs(12);
 
 /// The namenode's words if a client can't write into an encryption zone
 /// (`UnknownCryptoProtocolVersionException`).
@@ -59,17 +63,34 @@ impl Shared {
     /// A file's blocks. A last block under construction counts with its visible part. None for a
     /// file that only the library can read.
     pub async fn blocks(&self, user: &str, path: &str) -> Result<Option<Blocks>> {
-        let located = self.namenode.locate(user, path, 0, i64::MAX as u64).await?;
+        let (located, tail_length) = self.located(user, path, 0, i64::MAX as u64).await?;
         if located.erasure_coding.is_some() || located.encryption.is_some() {
             return Ok(None);
         }
-        let tail_length = match &located.last_block {
-            Some(block) if !located.is_last_block_complete => {
-                self.datanodes.visible_length(user, block).await?
-            }
-            _ => 0,
-        };
         Ok(Some(Blocks::new(located, tail_length, &self.datanodes)))
+    }
+
+    /// Locations of a file's blocks, and the visible length of a last block under construction.
+    /// Waits some seconds for datanodes that don't know that length.
+    async fn located(
+        &self,
+        user: &str,
+        path: &str,
+        offset: u64,
+        length: u64,
+    ) -> Result<(LocatedBlocks, u64)> {
+        let mut backoff = Backoff::within(LENGTH_PATIENCE);
+        loop {
+            let located = self.namenode.locate(user, path, offset, length).await?;
+            let by_library = located.erasure_coding.is_some() || located.encryption.is_some();
+            let tail = located.last_block.as_ref().filter(|_| !located.is_last_block_complete);
+            let Some(tail) = tail.filter(|_| !by_library) else { return Ok((located, 0)) };
+            match self.datanodes.visible_length(user, tail).await {
+                Ok(length) => return Ok((located, length)),
+                Err(error) if error.kind() == ErrorKind::Unavailable && backoff.pause().await => {}
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     pub async fn create(
@@ -218,10 +239,9 @@ impl Shared {
         let length = range.end.saturating_sub(range.start);
         // Limited to Java's longs.
         let (offset, length) = (range.start.min(FAR_OFFSET), length.min(i64::MAX as u64));
-        let located = self.namenode.locate(&who.user, path, offset, length).await?;
+        let (located, length) = self.located(&who.user, path, offset, length).await?;
         let mut blocks = located.blocks;
         if let Some(last) = located.last_block.filter(|_| !located.is_last_block_complete) {
-            let length = self.datanodes.visible_length(&who.user, &last).await?;
             blocks.retain(|block| block.offset < last.offset);
             let mut last = last;
             last.block.num_bytes = length;

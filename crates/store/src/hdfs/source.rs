@@ -109,10 +109,22 @@ impl DatanodesFile {
             return Ok(true);
         }
         let fresh = self.shared.blocks(&self.user, &self.path).await?;
-        let fresh = fresh.filter(|fresh| fresh.continue_from(failed));
-        let Some(fresh) = fresh else {
-            return fail(ErrorKind::Unavailable, "the file was replaced or cut since it was opened")
-                .map_err(|error: Error| error.with_retry_safe(false));
+        let fresh = fresh.filter(|fresh| fresh.are_of_the_same_file(failed));
+        let fresh = match fresh {
+            // The reader needs the bytes that it saw at first. Later looks may have seen more.
+            Some(fresh) if fresh.length() >= self.length => fresh,
+            // A pipeline is being rebuilt, or the file is recovered from its writer.
+            Some(fresh) if fresh.is_open() => {
+                let (present, due) = (fresh.length(), self.length);
+                return fail(
+                    ErrorKind::Unavailable,
+                    format!("datanodes show {present} of {due} bytes of the file, which is being written"),
+                );
+            }
+            _ => {
+                return fail(ErrorKind::Unavailable, "the file was replaced or cut since it was opened")
+                    .map_err(|error: Error| error.with_retry_safe(false));
+            }
         };
         let is_news = fresh != **failed;
         *self.blocks.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(fresh);

@@ -4,18 +4,28 @@ use super::Options;
 use crate::failure::Result;
 use std::fs;
 use std::net::Ipv4Addr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Users that tests act as, with groups of their own. Otherwise the namenode would ask the
 /// operating system, which knows neither.
 const TEST_USERS: &str = "alice=staff;bob=staff;carol=guests";
 
+/// The nameservice of two namenodes.
+pub(super) const NAMESERVICE: &str = "minihdfs";
+
+/// Ports of a namenode.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct NamenodePorts {
+    pub rpc: u16,
+    pub http: u16,
+}
+
 /// Settings that differ between clusters.
 pub(super) struct Settings<'a> {
-    /// The namenode's address.
+    /// The namenodes' address.
     pub address: Ipv4Addr,
-    pub rpc_port: u16,
-    pub http_port: u16,
+    /// One namenode, or two of a nameservice.
+    pub namenodes: &'a [NamenodePorts],
     pub user: &'a str,
     pub options: &'a Options,
 }
@@ -26,26 +36,24 @@ pub(super) fn write(dir: &Path, settings: &Settings<'_>) -> Result<()> {
     for webapp in ["hdfs", "datanode"] {
         fs::create_dir_all(conf.join("webapps").join(webapp))?;
     }
-    let Settings { address, rpc_port, http_port, user, options } = settings;
-    let rpc = format!("{address}:{rpc_port}");
-    let http = format!("{address}:{http_port}");
+    let Settings { address, namenodes, user, options } = settings;
     let proxy_hosts = format!("hadoop.proxyuser.{user}.hosts");
     let proxy_groups = format!("hadoop.proxyuser.{user}.groups");
     let groups = format!("{user}=supergroup;{TEST_USERS}");
-    let uri = format!("hdfs://{rpc}");
+    let uri = match namenodes {
+        [one] => format!("hdfs://{address}:{}", one.rpc),
+        _ => format!("hdfs://{NAMESERVICE}"),
+    };
+    let namenodes = namenode_properties(dir, settings);
     let core = [
         ("fs.defaultFS", uri.as_str()),
         (&proxy_hosts, "*"),
         (&proxy_groups, "*"),
         ("hadoop.user.group.static.mapping.overrides", &groups),
     ];
-    let name_dir = format!("file://{}/name", dir.display());
     let replication = options.replication.to_string();
     let hdfs = [
-        ("dfs.namenode.name.dir", name_dir.as_str()),
-        ("dfs.namenode.rpc-address", &rpc),
-        ("dfs.namenode.http-address", &http),
-        ("dfs.replication", &replication),
+        ("dfs.replication", replication.as_str()),
         ("dfs.namenode.datanode.registration.ip-hostname-check", "false"),
         ("dfs.namenode.safemode.extension", "0"),
         // Small files with many blocks.
@@ -63,11 +71,59 @@ pub(super) fn write(dir: &Path, settings: &Settings<'_>) -> Result<()> {
     ];
     fs::write(conf.join("core-site.xml"), xml(&core))?;
     // Of two properties of one name, the later one counts.
-    let hdfs = [&hdfs[..], &options.properties].concat();
+    let namenodes: Vec<_> = namenodes.iter().map(|(name, value)| (&**name, &**value)).collect();
+    let hdfs = [&namenodes[..], &hdfs, &options.properties].concat();
     fs::write(conf.join("hdfs-site.xml"), xml(&hdfs))?;
     fs::write(conf.join("log4j.properties"), LOGGING)?;
     Ok(())
 }
+
+/// The directory of a namenode's data.
+pub(super) fn name_dir(dir: &Path, namenode: usize) -> PathBuf {
+    dir.join(format!("name-{namenode}"))
+}
+
+/// The id of a namenode in its nameservice.
+pub(super) fn namenode_id(namenode: usize) -> String {
+    format!("nn{namenode}")
+}
+
+/// Arguments that tell one of `namenodes` which it is. They share an address, by which it would know
+/// otherwise.
+pub(super) fn generic(namenodes: usize, namenode: usize) -> Vec<String> {
+    match namenodes {
+        1 => Vec::new(),
+        _ => vec![format!("-Ddfs.ha.namenode.id={}", namenode_id(namenode))],
+    }
+}
+
+fn namenode_properties(dir: &Path, settings: &Settings<'_>) -> Vec<(String, String)> {
+    let Settings { address, namenodes, .. } = settings;
+    let is_pair = namenodes.len() > 1;
+    let mut properties = Vec::new();
+    for (index, ports) in namenodes.iter().enumerate() {
+        let suffix = if is_pair { format!(".{NAMESERVICE}.{}", namenode_id(index)) } else { String::new() };
+        let mut add = |name: &str, value: String| properties.push((format!("{name}{suffix}"), value));
+        add("dfs.namenode.name.dir", format!("file://{}", name_dir(dir, index).display()));
+        add("dfs.namenode.rpc-address", format!("{address}:{}", ports.rpc));
+        add("dfs.namenode.http-address", format!("{address}:{}", ports.http));
+    }
+    if is_pair {
+        let ids: Vec<String> = (0..namenodes.len()).map(namenode_id).collect();
+        let mut add = |name: &str, value: String| properties.push((name.to_owned(), value));
+        add("dfs.nameservices", NAMESERVICE.to_owned());
+        add(&format!("dfs.ha.namenodes.{NAMESERVICE}"), ids.join(","));
+        add(&format!("dfs.client.failover.proxy.provider.{NAMESERVICE}"), PROXY_PROVIDER.to_owned());
+        add("dfs.namenode.shared.edits.dir", format!("file://{}", dir.join("edits").display()));
+        // A standby knows the log soon.
+        add("dfs.ha.tail-edits.period", "1s".to_owned());
+        add("dfs.ha.fencing.methods", "shell(/bin/true)".to_owned());
+    }
+    properties
+}
+
+/// The way in which Java's clients find the active namenode.
+const PROXY_PROVIDER: &str = "org.apache.hadoop.hdfs.server.namenode.ha.ConfiguredFailoverProxyProvider";
 
 const LOGGING: &str = "\
 log4j.rootLogger=INFO,console

@@ -9,6 +9,7 @@ use crate::network::Host;
 use crate::port::free_port;
 use crate::process::Process;
 use crate::wait::wait_until;
+use config::{NAMESERVICE, NamenodePorts};
 use rustix::process::Signal;
 use site::Site;
 use std::env;
@@ -41,6 +42,9 @@ const DATANODE: &str = "org.apache.hadoop.hdfs.server.datanode.DataNode";
 const SHELL: &str = "org.apache.hadoop.fs.FsShell";
 const FSCK: &str = "org.apache.hadoop.hdfs.tools.DFSck";
 const DFSADMIN: &str = "org.apache.hadoop.hdfs.tools.DFSAdmin";
+const HAADMIN: &str = "org.apache.hadoop.hdfs.tools.DFSHAAdmin";
+const ACTIVATE: &str = "-transitionToActive";
+const STAND_BY: &str = "-transitionToStandby";
 
 /// The shape of a cluster.
 #[derive(Debug, Clone)]
@@ -51,7 +55,10 @@ pub struct Options {
     pub replication: usize,
     /// More properties for hdfs-site.xml, which override the test kit's own.
     pub properties: Vec<(&'static str, &'static str)>,
-    /// Its hosts: the namenode on the first, datanodes on the others in turn. None: on this
+    /// A second namenode, which is the first one's standby. The two share a directory for the log
+    /// of edits, and the cluster's URI names a nameservice.
+    pub standby: bool,
+    /// Its hosts: the namenodes on the first, datanodes on the others in turn. None: on this
     /// machine, on 127.0.0.1.
     pub hosts: Vec<Host>,
     /// Parent of the data directory. None: the directory of temporary files.
@@ -66,6 +73,7 @@ impl Default for Options {
             datanodes: 1,
             replication: 1,
             properties: Vec::new(),
+            standby: false,
             hosts: Vec::new(),
             parent: None,
             jvm_flags: Vec::new(),
@@ -125,12 +133,19 @@ impl MiniHdfs {
         Ok(Self { uri, http, classpath, site, daemons: Held::Own(Box::new(daemons)) })
     }
 
-    /// `hdfs://127.0.0.1:PORT`.
+    /// `hdfs://127.0.0.1:PORT`; with a standby, `hdfs://NAMESERVICE`, for which clients need
+    /// [`MiniHdfs::configuration`].
     pub fn uri(&self) -> &str {
         &self.uri
     }
 
-    /// The namenode's HTTP address, `127.0.0.1:PORT` (WebHDFS, JMX).
+    /// The directory with Hadoop's configuration of this cluster.
+    pub fn configuration(&self) -> &Path {
+        // The first entry of every classpath here.
+        Path::new(self.classpath.split(':').next().unwrap_or_default())
+    }
+
+    /// The HTTP address of the first namenode, `127.0.0.1:PORT` (WebHDFS, JMX).
     pub fn http_address(&self) -> &str {
         &self.http
     }
@@ -171,18 +186,51 @@ impl MiniHdfs {
         Ok(java.args(["-cp", &self.classpath, class]).args(arguments).output()?)
     }
 
-    /// Kills the namenode (SIGKILL).
+    /// Kills the active namenode (SIGKILL).
     ///
     /// # Panics
-    /// On a shared cluster, as the three below.
+    /// On a shared cluster, as those below.
     pub fn stop_namenode(&mut self) {
-        self.own().namenode.kill();
+        self.own().active().process.kill();
     }
 
-    /// Starts the namenode again, at its old address, with its data. Returns when it serves and has
-    /// its datanodes back.
+    /// Starts the active namenode again, at its old address, with its data. Returns when it serves
+    /// and has its datanodes back.
     pub fn restart_namenode(&mut self) -> Result<()> {
-        self.own().start_namenode_again()
+        let daemons = self.own();
+        daemons.spawn_namenode(daemons.active)?;
+        if daemons.namenodes.len() > 1 {
+            daemons.order(daemons.active, ACTIVATE)?;
+        }
+        daemons.wait_until_whole()
+    }
+
+    /// Kills the active namenode (SIGKILL), and makes its standby the active one. Then the killed
+    /// one is back, as the standby.
+    ///
+    /// # Panics
+    /// Also without [`Options::standby`].
+    pub fn fail_over(&mut self) -> Result<()> {
+        let daemons = self.own();
+        let (old, new) = daemons.active_and_standby();
+        daemons.active().process.kill();
+        daemons.order(new, ACTIVATE)?;
+        daemons.active = new;
+        daemons.spawn_namenode(old)?;
+        daemons.wait_until_whole()
+    }
+
+    /// Makes the active namenode a standby, and its standby the active one. Both go on running.
+    ///
+    /// # Panics
+    /// As [`MiniHdfs::fail_over`].
+    pub fn hand_over(&mut self) -> Result<()> {
+        let daemons = self.own();
+        let (old, new) = daemons.active_and_standby();
+        daemons.order(old, STAND_BY)?;
+        daemons.order(new, ACTIVATE)?;
+        daemons.active = new;
+        daemons.wait_until_whole()
     }
 
     /// Kills datanode `index` (SIGKILL).
@@ -226,15 +274,21 @@ fn shared(variable: &str) -> Result<String> {
 /// directory.
 struct Daemons {
     datanodes: Vec<Process>,
-    namenode: Process,
+    namenodes: Vec<Namenode>,
+    /// Index of the active namenode.
+    active: usize,
     namenode_site: Site,
     datanode_sites: Vec<Site>,
     datanode_ports: Vec<[u16; 3]>,
-    rpc_port: u16,
-    http_port: u16,
     classpath: String,
     jvm_flags: Vec<&'static str>,
     dir: TempDir,
+}
+
+/// A namenode, and its ports.
+struct Namenode {
+    process: Process,
+    ports: NamenodePorts,
 }
 
 impl Daemons {
@@ -254,42 +308,47 @@ impl Daemons {
 
     /// URI, HTTP address, classpath.
     fn coordinates(&self) -> (String, String, String) {
-        (
-            format!("hdfs://{}:{}", self.namenode_site.address(), self.rpc_port),
-            self.http_address(),
-            self.classpath.clone(),
-        )
+        let uri = match self.namenodes.len() {
+            1 => format!("hdfs://{}:{}", self.namenode_site.address(), self.namenodes[0].ports.rpc),
+            _ => format!("hdfs://{NAMESERVICE}"),
+        };
+        (uri, self.http_address(0), self.classpath.clone())
     }
 
     fn start(options: &Options, jars: &str) -> Result<Self> {
         let parent = options.parent.clone().unwrap_or_else(env::temp_dir);
         let dir = TempDir::with_prefix_in("strait-hdfs-", parent)?;
-        let (rpc_port, http_port) = (free_port(), free_port());
+        let ports: Vec<_> = (0..1 + usize::from(options.standby))
+            .map(|_| NamenodePorts { rpc: free_port(), http: free_port() })
+            .collect();
         let user = current_user();
         let namenode_site = Site::of(&options.hosts, 0);
         let others = options.hosts.get(1..).unwrap_or_default();
         let datanode_sites: Vec<Site> = (0..options.datanodes).map(|index| Site::of(others, index)).collect();
         let address = namenode_site.address();
-        let settings = config::Settings { address, rpc_port, http_port, user: &user, options };
+        let settings = config::Settings { address, namenodes: &ports, user: &user, options };
         config::write(dir.path(), &settings)?;
         let classpath = format!("{}:{jars}", dir.path().join("conf").display());
 
-        format_namenode(&classpath, dir.path())?;
-        let namenode = Process::spawn(
-            "namenode",
-            namenode_site.place(daemon(&classpath, &options.jvm_flags, NAMENODE)),
-            dir.path(),
-        )?;
+        format_namenode(&classpath, dir.path(), &config::generic(ports.len(), 0))?;
+        let mut namenodes = Vec::new();
+        for (index, ports) in ports.into_iter().enumerate() {
+            if index > 0 {
+                copy_files(&config::name_dir(dir.path(), 0), &config::name_dir(dir.path(), index))?;
+            }
+            let generic = config::generic(1 + usize::from(options.standby), index);
+            let process = namenode(&namenode_site, &classpath, &options.jvm_flags, &generic, dir.path())?;
+            namenodes.push(Namenode { process, ports });
+        }
         let datanode_ports =
             (0..options.datanodes).map(|_| [free_port(), free_port(), free_port()]).collect();
         let mut daemons = Self {
             datanodes: Vec::new(),
-            namenode,
+            namenodes,
+            active: 0,
             namenode_site,
             datanode_sites,
             datanode_ports,
-            rpc_port,
-            http_port,
             classpath,
             jvm_flags: options.jvm_flags.clone(),
             dir,
@@ -298,13 +357,60 @@ impl Daemons {
             let datanode = daemons.spawn_datanode(index)?;
             daemons.datanodes.push(datanode);
         }
+        if options.standby {
+            daemons.wait_until_it_answers(0)?;
+            daemons.order(0, ACTIVATE)?;
+        }
         daemons.wait_until_whole()?;
         daemons.open_root(&user)?;
         Ok(daemons)
     }
 
-    fn http_address(&self) -> String {
-        format!("{}:{}", self.namenode_site.address(), self.http_port)
+    fn http_address(&self, namenode: usize) -> String {
+        format!("{}:{}", self.namenode_site.address(), self.namenodes[namenode].ports.http)
+    }
+
+    fn active(&mut self) -> &mut Namenode {
+        &mut self.namenodes[self.active]
+    }
+
+    fn active_and_standby(&self) -> (usize, usize) {
+        assert!(self.namenodes.len() > 1, "without Options::standby there is one namenode");
+        (self.active, 1 - self.active)
+    }
+
+    /// Kills namenode `index` if it runs, and starts it with its data.
+    fn spawn_namenode(&mut self, index: usize) -> Result<()> {
+        self.namenodes[index].process.kill();
+        let generic = config::generic(self.namenodes.len(), index);
+        self.namenodes[index].process =
+            namenode(&self.namenode_site, &self.classpath, &self.jvm_flags, &generic, self.dir.path())?;
+        self.wait_until_it_answers(index)
+    }
+
+    fn wait_until_it_answers(&mut self, index: usize) -> Result<()> {
+        let (http, site) = (self.http_address(index), self.namenode_site.clone());
+        let answers = || jmx(&site, &http, "NameNode", "FSNamesystemState").is_some();
+        self.namenodes[index].process.wait_ready(START_DEADLINE, answers)
+    }
+
+    /// Makes namenode `index` active, or a standby.
+    fn order(&self, index: usize, order: &str) -> Result<()> {
+        let mut java = self.namenode_site.place(classpath::java());
+        java.args(["-cp", &self.classpath, HAADMIN, order]);
+        if order == ACTIVATE {
+            // Without asking the other one, which may be dead.
+            java.arg("--forceactive");
+        }
+        let output = java.arg(config::namenode_id(index)).output()?;
+        match output.status.success() {
+            true => Ok(()),
+            false => Err(Failure::new(format!(
+                "haadmin {order}: {} {}",
+                String::from_utf8_lossy(&output.stdout),
+                String::from_utf8_lossy(&output.stderr)
+            ))),
+        }
     }
 
     fn spawn_datanode(&self, index: usize) -> Result<Process> {
@@ -322,11 +428,10 @@ impl Daemons {
         Process::spawn(&format!("datanode-{index}"), site.place(command), self.dir.path())
     }
 
-    /// Waits until the namenode serves, counts every running datanode, and is out of safe mode.
+    /// Waits until the active namenode serves, counts every running datanode, and is out of safe mode.
     fn wait_until_whole(&mut self) -> Result<()> {
-        let (http, site) = (self.http_address(), self.namenode_site.clone());
-        self.namenode
-            .wait_ready(START_DEADLINE, || jmx(&site, &http, "NameNode", "FSNamesystemState").is_some())?;
+        self.wait_until_it_answers(self.active)?;
+        let (http, site) = (self.http_address(self.active), self.namenode_site.clone());
         let running =
             self.datanodes.iter_mut().filter_map(|node| node.try_wait().is_none().then_some(())).count();
         let live = format!("\"NumLiveDataNodes\" : {running}");
@@ -342,18 +447,11 @@ impl Daemons {
 
     fn open_root(&self, user: &str) -> Result<()> {
         let target = format!("/webhdfs/v1/?op=SETPERMISSION&permission=777&user.name={user}");
-        let answer = self.namenode_site.http("PUT", &self.http_address(), &target)?;
+        let answer = self.namenode_site.http("PUT", &self.http_address(self.active), &target)?;
         match answer.status {
             200 => Ok(()),
             status => Err(Failure::new(format!("chmod 777 / by WebHDFS: {status} {}", answer.body))),
         }
-    }
-
-    fn start_namenode_again(&mut self) -> Result<()> {
-        self.namenode.kill();
-        let command = self.namenode_site.place(daemon(&self.classpath, &self.jvm_flags, NAMENODE));
-        self.namenode = Process::spawn("namenode", command, self.dir.path())?;
-        self.wait_until_whole()
     }
 
     fn start_datanode_again(&mut self, index: usize) -> Result<()> {
@@ -375,9 +473,35 @@ fn daemon(classpath: &str, flags: &[&str], class: &str) -> Command {
     command
 }
 
-fn format_namenode(classpath: &str, dir: &Path) -> Result<()> {
+fn namenode(
+    site: &Site,
+    classpath: &str,
+    jvm_flags: &[&str],
+    generic: &[String],
+    dir: &Path,
+) -> Result<Process> {
+    let mut command = daemon(classpath, jvm_flags, NAMENODE);
+    command.args(generic);
+    Process::spawn("namenode", site.place(command), dir)
+}
+
+/// Copies a directory.
+fn copy_files(from: &Path, to: &Path) -> Result<()> {
+    std::fs::create_dir_all(to)?;
+    for entry in std::fs::read_dir(from)? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        match entry.file_type()?.is_dir() {
+            true => copy_files(&entry.path(), &target)?,
+            false => std::fs::copy(entry.path(), target).map(drop)?,
+        }
+    }
+    Ok(())
+}
+
+fn format_namenode(classpath: &str, dir: &Path, generic: &[String]) -> Result<()> {
     let mut command = daemon(classpath, &[], NAMENODE);
-    command.args(["-format", "-force", "-nonInteractive"]);
+    command.args(generic).args(["-format", "-force", "-nonInteractive"]);
     let mut format = Process::spawn("format", command, dir)?;
     let mut status = None;
     wait_until(START_DEADLINE, || {

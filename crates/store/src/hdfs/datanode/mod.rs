@@ -48,7 +48,14 @@ impl Datanodes {
 
     /// Visible length of a block under construction: the bytes that every replica of the pipeline
     /// has acknowledged.
+    ///
+    /// # Errors
+    /// Unavailable if no datanode knows it at present. The namenode may lack reports of the block
+    /// after a restart; the only replicas may wait for recovery since their datanodes restarted.
     pub async fn visible_length(&self, user: &str, block: &LocatedBlock) -> Result<u64> {
+        if block.locations.is_empty() && block.block.num_bytes > 0 {
+            return fail(ErrorKind::Unavailable, "no datanode has reported the block being written");
+        }
         let request = GetReplicaVisibleLengthRequest { block: block.block.clone() };
         let mut last = None;
         for location in &block.locations {
@@ -59,17 +66,19 @@ impl Datanodes {
                     Err(error) => Err(error),
                 };
             match answer {
-                Ok(answer) => return Ok(answer.length),
+                Ok(answer) if answer.length <= i64::MAX as u64 => return Ok(answer.length),
+                // -1 in Java (`ReplicaWaitingToBeRecovered.getVisibleLength`).
+                Ok(_) => last = Some(Error::new(ErrorKind::Unavailable, waits_for_recovery(&address))),
                 // Allocated, but the writer hasn't sent a byte yet.
                 Err(RpcError::Java { class, .. }) if class.ends_with("ReplicaNotFoundException") => {}
-                Err(error) => last = Some((address, error)),
+                Err(RpcError::Java { class, message }) => last = Some(from_java(&class, &message)),
+                Err(error) => {
+                    let message = format!("datanode {address}: {error}");
+                    last = Some(Error::new(ErrorKind::Unavailable, message));
+                }
             }
         }
-        match last {
-            None => Ok(0),
-            Some((_, RpcError::Java { class, message })) => Err(from_java(&class, &message)),
-            Some((address, error)) => fail(ErrorKind::Unavailable, format!("datanode {address}: {error}")),
-        }
+        last.map_or(Ok(0), Err)
     }
 
     /// A block's checksum of this kind ([`super::wire::block_checksum_type`]), computed by a datanode.
@@ -102,6 +111,10 @@ impl Datanodes {
     pub fn replicas(&self, block: &Block) -> Vec<Arc<str>> {
         self.pool.trusted_first(&block.replicas)
     }
+}
+
+fn waits_for_recovery(address: &str) -> String {
+    format!("the replica at {address} waits for the recovery of its block, since the datanode restarted")
 }
 
 /// The reasons why all of a block's replicas failed.

@@ -3,7 +3,7 @@
 use super::super::datanode::{Datanodes, Started, accepted, ask, receive_message};
 use super::super::wire::{BaseHeader, ClientOperationHeader, ExtendedBlock, Token, status};
 use super::line::Line;
-use super::policy::{Verdict, judge};
+use super::policy::{SlowNodes, Verdict, judge};
 use super::queue::{HEARTBEAT, Packet};
 use super::settings::Settings;
 use super::wire::{OpTransferBlock, OpWriteBlock, PipelineAck, STORAGE_DISK, Stage, Target, TargetedBlock};
@@ -121,6 +121,7 @@ impl Pipeline {
     pub async fn run(&mut self, line: &Line, settings: &Settings) -> Result<(), Fault> {
         let Self { stream, received, datanodes } = self;
         let (mut read, mut write) = stream.split();
+        let mut slow = SlowNodes::new(settings.slow_acks, *datanodes);
         let receiving = async {
             loop {
                 let ack: PipelineAck =
@@ -147,6 +148,10 @@ impl Pipeline {
                         let error = io::Error::other("the datanode restarts");
                         return Err(Fault { index, restarts: true, error });
                     }
+                }
+                if let Some(index) = slow.count(&ack) {
+                    let message = format!("slow in {} acknowledgements in a row", settings.slow_acks);
+                    return Err(Fault::of(index, io::Error::other(message)));
                 }
             }
         };
@@ -215,4 +220,106 @@ pub async fn transfer(
 fn header(client_name: &str, token: &Token, block: ExtendedBlock) -> ClientOperationHeader {
     let base = BaseHeader { block, token: Some(token.clone()) };
     ClientOperationHeader { base, client_name: client_name.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::config::HadoopConfig;
+    use super::super::super::wire::{BlockOpResponse, DatanodeId, ServerDefaults};
+    use super::super::cutter::Piece;
+    use super::*;
+    use bytes::Bytes;
+    use prost::Message;
+    use tokio::io::AsyncReadExt;
+    use tokio::net::TcpListener;
+
+    fn node(port: u32) -> Node {
+        let id = DatanodeId { ip_addr: "127.0.0.1".into(), transfer_port: port, ..DatanodeId::default() };
+        Node { target: Target { id, location: None }, storage_type: STORAGE_DISK, storage_id: String::new() }
+    }
+
+    fn ack(sequence: i64, flags: [u32; 2]) -> Vec<u8> {
+        let replies = flags.iter().map(|flag| (flag & 0xf) as i32).collect();
+        PipelineAck { sequence, replies, flags: flags.to_vec() }.encode_length_delimited_to_vec()
+    }
+
+    /// Writes two packets through a datanode that agrees with `answer`, and answers each with some of
+    /// the `acks`. The second packet waits for the acknowledgement of the first.
+    async fn write(answer: BlockOpResponse, acks: &[Vec<u8>]) -> Result<(), Fault> {
+        let acks = acks.to_vec();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = u32::from(listener.local_addr().unwrap().port());
+        let datanode = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            stream.read_exact(&mut [0; 3]).await.unwrap();
+            // The rest of the request, which is short and comes at once.
+            stream.read(&mut [0; 1 << 12]).await.unwrap();
+            stream.write_all(&answer.encode_length_delimited_to_vec()).await.unwrap();
+            for acks in acks {
+                stream.read(&mut [0; 1 << 12]).await.unwrap();
+                stream.write_all(&acks).await.unwrap();
+            }
+            // Until the writer leaves.
+            while stream.read(&mut [0; 1 << 12]).await.is_ok_and(|read| read > 0) {}
+        });
+        let datanodes = Datanodes::new(false);
+        let defaults = ServerDefaults { bytes_per_checksum: 512, ..ServerDefaults::default() };
+        let settings = Settings::new(&HadoopConfig::default(), &defaults).unwrap();
+        let writing = Writing {
+            block: ExtendedBlock::default(),
+            token: Token::default(),
+            nodes: vec![node(port), node(9)],
+            sent: 0,
+        };
+        let line = Line::default();
+        for ends_block in [false, true] {
+            let piece = Piece { offset: 0, data: Bytes::new(), checksums: Bytes::new() };
+            line.push(Packet { sequence: HEARTBEAT, piece, ends_block, sync: false, _memory: None });
+        }
+        let at = (Stage::Create, 0, 1 << 20);
+        let outcome = match Pipeline::open(&datanodes, &settings, "test", &writing, at).await {
+            Ok(mut pipeline) => {
+                timeout(Duration::from_secs(20), pipeline.run(&line, &settings)).await.unwrap()
+            }
+            Err(fault) => Err(fault),
+        };
+        datanode.await.unwrap();
+        outcome
+    }
+
+    #[tokio::test]
+    async fn a_bad_acknowledgement_is_the_fault_of_its_datanode() {
+        let agrees = BlockOpResponse::default;
+        let good = [[ack(HEARTBEAT, [0, 0]), ack(0, [0, 0])].concat(), ack(1, [0, 0])];
+        write(agrees(), &good).await.unwrap();
+        let slow = ack(HEARTBEAT, [0x80, 0x100]).repeat(10);
+        let bad = [
+            ("out of order", ack(1, [0, 0]), 0),
+            ("twice", [ack(0, [0, 0]), ack(0, [0, 0])].concat(), 0),
+            ("an error of the second", ack(0, [0, 1]), 1),
+            ("an error of the first", ack(0, [1, 0]), 0),
+            ("not an acknowledgement", vec![3, 0xff, 0xff, 0xff], 0),
+            ("of endless length", vec![0xff; 64], 0),
+            ("slow", slow, 1),
+        ];
+        for (what, acks, index) in bad {
+            let fault = write(agrees(), &[acks]).await.unwrap_err();
+            assert_eq!(fault.index, index, "{what}: {fault:?}");
+            assert!(!fault.restarts, "{what}: {fault:?}");
+        }
+        // 8 is `OOB_RESTART`.
+        let fault = write(agrees(), &[ack(HEARTBEAT - 1, [0, 8])]).await.unwrap_err();
+        assert!(fault.restarts && fault.index == 1, "{fault:?}");
+    }
+
+    #[tokio::test]
+    async fn a_refusal_is_the_fault_of_the_named_datanode() {
+        let refuses = |first_bad_link: &str| BlockOpResponse {
+            status: status::ERROR,
+            first_bad_link: first_bad_link.into(),
+            ..BlockOpResponse::default()
+        };
+        assert_eq!(write(refuses("127.0.0.1:9"), &[]).await.unwrap_err().index, 1);
+        assert_eq!(write(refuses(""), &[]).await.unwrap_err().index, 0);
+    }
 }

@@ -6,6 +6,9 @@ use super::wire::PipelineAck;
 /// Status of one datanode in an acknowledgement: the lowest 4 bits of its flag
 /// (`PipelineAck.StatusFormat`).
 const STATUS_BITS: u32 = 0xf;
+/// Position of the two bits about slowness, and their value for a slow datanode (`PipelineAck.SLOW`).
+const SLOW_SHIFT: u32 = 7;
+const SLOW: u32 = 2;
 
 /// The meaning of an acknowledgement (`DataStreamer.ResponseProcessor`).
 #[derive(Debug, PartialEq, Eq)]
@@ -37,6 +40,31 @@ pub fn judge(ack: &PipelineAck, datanodes: usize) -> Verdict {
     match replies == datanodes || replies > 0 && ack.sequence < 0 {
         true => Verdict::Acked(ack.sequence),
         false => Verdict::Bad { index: replies.saturating_sub(1), status: status::ERROR },
+    }
+}
+
+/// Acknowledgements in a row in which a datanode was slow, for each of a pipeline
+/// (`DataStreamer.markSlowNode`). A namenode tells its datanodes which of them are slow.
+#[derive(Debug)]
+pub struct SlowNodes {
+    threshold: u32,
+    in_a_row: Vec<u32>,
+}
+
+impl SlowNodes {
+    /// For a pipeline of `datanodes`. A threshold of 0 tolerates all.
+    pub fn new(threshold: u32, datanodes: usize) -> Self {
+        Self { threshold, in_a_row: vec![0; datanodes] }
+    }
+
+    /// Counts an acknowledgement. Returns a datanode to leave out, by its index. Never the only one.
+    pub fn count(&mut self, ack: &PipelineAck) -> Option<usize> {
+        for (index, count) in self.in_a_row.iter_mut().enumerate() {
+            let is_slow = ack.flags.get(index).is_some_and(|flag| (flag >> SLOW_SHIFT) & 3 == SLOW);
+            *count = if is_slow { count.saturating_add(1) } else { 0 };
+        }
+        let is_too_slow = |count: &u32| self.threshold > 0 && *count >= self.threshold;
+        self.in_a_row.iter().position(is_too_slow).filter(|_| self.in_a_row.len() > 1)
     }
 }
 
@@ -96,6 +124,20 @@ mod tests {
         assert_eq!(judge(&ack(4, &[0], &[]), 3), Verdict::Bad { index: 0, status: 1 });
         assert_eq!(judge(&ack(4, &[], &[]), 1), Verdict::Bad { index: 0, status: 1 });
         assert_eq!(judge(&ack(4, &[0; 9], &[]), 2), Verdict::Acked(4));
+    }
+
+    #[test]
+    fn a_datanode_that_is_slow_many_times_in_a_row_is_left_out() {
+        // Combinations of `PipelineAck.combineHeader`: normal 0x80, slow 0x100, slow and congested 0x160.
+        let slow = ack(4, &[0, 0], &[0x80, 0x100]);
+        let mut nodes = SlowNodes::new(3, 2);
+        assert_eq!([(); 2].map(|()| nodes.count(&slow)), [None; 2]);
+        assert_eq!(nodes.count(&ack(4, &[0, 0], &[0x80, 0x80])), None, "not in a row");
+        assert_eq!([(); 2].map(|()| nodes.count(&slow)), [None; 2]);
+        assert_eq!(nodes.count(&ack(5, &[0, 0], &[0x80, 0x160])), Some(1));
+        let (mut tolerant, mut lonely) = (SlowNodes::new(0, 2), SlowNodes::new(1, 1));
+        assert_eq!(tolerant.count(&slow), None);
+        assert_eq!(lonely.count(&ack(4, &[0], &[0x100])), None, "there is no other");
     }
 
     #[test]

@@ -16,6 +16,8 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(480);
 const RESTART_TIMEOUT: Duration = Duration::from_secs(30);
 /// `dfs.client.block.write.retries`
 const BLOCK_RETRIES: usize = 3;
+/// `dfs.client.mark.slownode.as.badnode.threshold`
+const SLOW_ACKS: u32 = 10;
 
 /// Settings of all writers of a store.
 #[derive(Debug, Clone)]
@@ -23,6 +25,8 @@ pub struct Settings {
     pub replacement: Replacement,
     /// Tries of a new block after the first.
     pub block_retries: usize,
+    /// Acknowledgements in a row after which a slow datanode counts as failed; 0: never.
+    pub slow_acks: u32,
     pub restart_timeout: Duration,
     pub checksum: ChecksumKind,
     pub replication: u32,
@@ -45,16 +49,15 @@ impl Settings {
         if !(1..=1 << 20).contains(&checksum.bytes_per_crc) {
             return fail(ErrorKind::InvalidArgument, "dfs.bytes-per-checksum is out of range");
         }
-        let restart = config.number("dfs.client.datanode-restart.timeout");
+        let restart_timeout = config.duration("dfs.client.datanode-restart.timeout");
         Ok(Self {
             replacement: replacement(config)?,
             block_retries: config.number("dfs.client.block.write.retries")?.unwrap_or(BLOCK_RETRIES),
-            // With a unit, or a wrong value, it is the default.
-            restart_timeout: restart.ok().flatten().map_or(RESTART_TIMEOUT, Duration::from_secs),
+            slow_acks: config.number("dfs.client.mark.slownode.as.badnode.threshold")?.unwrap_or(SLOW_ACKS),
+            restart_timeout: restart_timeout.unwrap_or(RESTART_TIMEOUT),
             checksum,
             replication: config.number("dfs.replication")?.unwrap_or(defaults.replication),
-            // It may have a unit.
-            block_size: config.number("dfs.blocksize").ok().flatten().unwrap_or(defaults.block_size),
+            block_size: config.bytes("dfs.blocksize").unwrap_or(defaults.block_size),
             read_timeout: milliseconds("dfs.client.socket-timeout")?.unwrap_or(READ_TIMEOUT),
             write_timeout: milliseconds("dfs.datanode.socket.write.timeout")?.unwrap_or(WRITE_TIMEOUT),
         })
