@@ -14,9 +14,7 @@
 //! stopped, or a datanode's disk filled. Most seeds of a round's choices are its number.
 //!
 //! To show that the comparison notices a fault, the second test plants one: a filter in the kernel
-//! makes system calls of a server return 0 and do nothing. Skipped `fdatasync`s of the namenode or
-//! the datanodes are found within some rounds. Skipped `fsync`s, which sync directories, are not:
-//! both file systems put a new file's name on disk with the file's own sync.
+//! makes `fdatasync` of the namenode, and then of the datanodes, return 0 and do nothing.
 
 use crate::{
     processes::{DatanodeProcess, NamenodeProcess, Site},
