@@ -3,7 +3,8 @@
 #
 #   build   a C linker for Rust; checks the Rust toolchain itself
 #   run     build + Python and the client's requirements in .venv
-#   test    run + Java, Maven, pytest, CMake, rpcgen and libtirpc, and Thrift's compiler and C++ runtime
+#   power   build + the tools that make ext4 and XFS, for disks that lose power
+#   test    run + power + Java, Maven, pytest, CMake, rpcgen and libtirpc, and Thrift's compiler and C++ runtime
 #   lint    run + rustfmt, clippy, cargo-deny, ruff, mypy, clang-format
 #   fuzz    build + a C++ compiler for libFuzzer
 #   memcheck  build + valgrind and what network namespaces take
@@ -86,7 +87,15 @@ setup_venv() {
     realpath -m clients/python/src > "$(.venv/bin/python -c 'import site; print(site.getsitepackages()[0])')/strait.pth"
 }
 
+setup_power() {
+    need xfsprogs test -x /usr/sbin/mkfs.xfs
+    need e2fsprogs test -x /usr/sbin/mkfs.ext4
+    install_packages
+    setup_build
+}
+
 setup_test() {
+    setup_power
     need g++ have g++
     need thrift-compiler have thrift
     need libthrift-dev test -e /usr/include/thrift/Thrift.h
@@ -166,7 +175,7 @@ python_requirements() {
 (($#)) || set -- build
 for group in "$@"; do
     case $group in
-    build | run | test | lint | fuzz | memcheck | bench | histories) "setup_$group" ;;
-    *) die "no group $group; there are build, run, test, lint, fuzz, memcheck, bench, histories" ;;
+    build | run | power | test | lint | fuzz | memcheck | bench | histories) "setup_$group" ;;
+    *) die "no group $group; there are build, run, power, test, lint, fuzz, memcheck, bench, histories" ;;
     esac
 done

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # What takes too long for every change, an hour and a half on four cores: FlexRPC's million
 # real calls under faults, a process of a chain struck at each byte of a call, its million
-# simulated schedules, and a million thread orders; Kadoop's million schedules, and 200 times
-# that one of its processes is killed; 100 faults of an HDFS in mid-write; and `make
-# memcheck`. CALLS=N, SEEDS=N, ORDERS=N, KILLS=N and HDFS_KILLS=N change how many.
+# simulated schedules, and a million thread orders; Kadoop's million schedules, 200 times that one
+# of its processes is killed, and 200 that one or all of its servers lose power; 100 faults of an
+# HDFS in mid-write; and `make memcheck`. CALLS=N, SEEDS=N, ORDERS=N, KILLS=N, POWER_LOSSES=N and
+# HDFS_KILLS=N change how many.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-scripts/setup.sh build
+scripts/setup.sh build power
 
 step() {
     printf '\n== %s\n' "$*"
@@ -25,6 +26,9 @@ KADOOP_SIM_SEEDS=${SEEDS:-1000000} \
     step cargo test --locked --release -p strait-kadoop --test simulation cluster::a_whole
 KADOOP_KILLS=${KILLS:-200} \
     step cargo test --locked --release -p strait-kadoop --test service killed -- --nocapture
+KADOOP_POWER_ROUNDS=${POWER_LOSSES:-200} \
+    step cargo test --locked --release -p strait-kadoop --test service power -- \
+    --nocapture --include-ignored
 # An idle writer outlives the namenode's soft limit for leases.
 HDFS_KILLS=${HDFS_KILLS:-100} HDFS_IDLE_S=75 \
     step cargo test --locked --release -p strait-store --test hdfs_write --test hdfs_journal -- --nocapture

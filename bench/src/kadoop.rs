@@ -3,6 +3,7 @@
 mod cluster;
 mod hdfs;
 pub mod losses;
+pub mod rack;
 
 pub use cluster::Cluster;
 pub use hdfs::Hdfs;
@@ -14,8 +15,8 @@ use crate::report::{Better, Row};
 use crate::stages::cpu_seconds;
 use std::path::{Path, PathBuf};
 
-/// Datanodes of each: as many as the replicas of a file.
-pub const DATANODES: usize = 3;
+/// Datanodes on loopback: as many as the replicas of a file.
+const DATANODES: usize = 3;
 /// The peer's name in rows.
 const HDFS: &str = "HDFS";
 const OVER_TCP: &str = "over TCP";
@@ -27,7 +28,13 @@ const WARM_ROUNDS: usize = 2;
 pub enum Work {
     /// Files `PATH-THREAD` of so many MiB, a thread each, replacing existing ones; MB/s.
     Write { path: &'static str, mib: usize, replication: u16, threads: usize },
-    /// The same files, from beginning to end, so many times in each round; MB/s.
+    /// Files `PATH-0`, `PATH-1`, … of so many MiB, replacing existing ones: each thread writes the
+    /// next one as soon as it has closed one; MB/s.
+    WriteMany { path: &'static str, files: usize, mib: usize, replication: u16, threads: usize },
+    /// So many times one of these files at random, from beginning to end, by threads that take the
+    /// next as soon as they have read one. The file system chooses a replica at random; MB/s.
+    ReadAtRandom { path: &'static str, files: usize, reads: usize, threads: usize },
+    /// The files of [`Work::Write`], from beginning to end, so many times in each round; MB/s.
     Read { path: &'static str, threads: usize, times: usize },
     /// 4 KiB at random offsets in `PATH-0`, one after the other; microseconds (p50).
     Preads { path: &'static str, count: usize },
@@ -71,6 +78,12 @@ impl Work {
             Self::Write { mib, replication, threads, .. } => {
                 format!("write ×{replication}, {mib} MiB, threads: {threads}")
             }
+            Self::WriteMany { files, mib, replication, threads, .. } => {
+                format!("write ×{replication}, {files} files of {mib} MiB, threads: {threads}")
+            }
+            Self::ReadAtRandom { reads, files, threads, .. } => {
+                format!("read, {reads} times one of {files} files, threads: {threads}")
+            }
             Self::Read { threads, .. } => format!("read, threads: {threads}"),
             Self::Preads { .. } => "random read of 4 KiB (p50)".into(),
             Self::SmallFiles { .. } => "create, 5 bytes, close (p50)".into(),
@@ -89,7 +102,9 @@ impl Work {
 
     fn unit(&self) -> (&'static str, Better) {
         match self {
-            Self::Write { .. } | Self::Read { .. } => ("MB/s", Better::Higher),
+            Self::Write { .. } | Self::WriteMany { .. } | Self::Read { .. } | Self::ReadAtRandom { .. } => {
+                ("MB/s", Better::Higher)
+            }
             Self::Preads { .. } | Self::OpenAndRead { .. } => ("µs", Better::Lower),
             Self::SmallFiles { .. } => ("ms", Better::Lower),
             Self::Calls { .. } => ("calls/s", Better::Higher),

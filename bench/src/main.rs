@@ -74,6 +74,11 @@ const SUITES: &[Suite] = &[
         run: suites::kadoop_local::run,
     },
     Suite {
+        name: "kadoop-recovery",
+        question: "What do clients notice of a killed namenode, and how fast are lost replicas replaced?",
+        run: suites::kadoop_recovery::run,
+    },
+    Suite {
         name: "native-speed",
         question: "How near do our clients come to bare servers and sockets?",
         run: suites::native_speed::run,

@@ -9,6 +9,7 @@ pub mod kadoop_bandwidth;
 pub mod kadoop_faults;
 pub mod kadoop_hdfs;
 pub mod kadoop_local;
+pub mod kadoop_recovery;
 pub mod native_speed;
 pub mod python_get;
 pub mod rpc_bandwidth;

@@ -11,6 +11,7 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
+import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FSDataOutputStream;
@@ -56,7 +57,11 @@ final class HdfsOrders {
         String path = order[1];
         switch (order[0]) {
             case "write":
-                return write(path, number(order[2]), (short) number(order[3]), number(order[4]));
+                return write(path, number(order[4]), number(order[2]), (short) number(order[3]), number(order[4]));
+            case "write-many":
+                return write(path, number(order[2]), number(order[3]), (short) number(order[4]), number(order[5]));
+            case "read-at-random":
+                return readAtRandom(path, number(order[2]), number(order[3]), number(order[4]));
             case "write-and-tell":
                 return writeAndTell(path, number(order[2]), (short) number(order[3]));
             case "read":
@@ -78,23 +83,28 @@ final class HdfsOrders {
         return Integer.parseInt(text);
     }
 
-    /** MB/s of all threads together. */
-    private double write(String path, int mib, short replication, int threads) throws Exception {
-        for (int thread = 0; thread < threads; thread++) {
-            files.delete(new Path(path + "-" + thread), false);
+    /** MB/s of all threads together, each of which writes the next file as soon as it has closed one. */
+    private double write(String path, int count, int mib, short replication, int threads) throws Exception {
+        for (int file = 0; file < count; file++) {
+            files.delete(new Path(path + "-" + file), false);
         }
         byte[] piece = new byte[PIECE_BYTES];
         for (int at = 0; at < piece.length; at++) {
             piece[at] = (byte) (at * 37 >> 3);
         }
         long begin = System.nanoTime();
+        AtomicInteger next = new AtomicInteger();
         long bytes = inThreads(threads, thread -> {
-            try (FSDataOutputStream out = create(path + "-" + thread, replication)) {
-                for (int count = 0; count < mib; count++) {
-                    out.write(piece);
+            long sum = 0;
+            for (int file = next.getAndIncrement(); file < count; file = next.getAndIncrement()) {
+                try (FSDataOutputStream out = create(path + "-" + file, replication)) {
+                    for (int pieces = 0; pieces < mib; pieces++) {
+                        out.write(piece);
+                    }
                 }
+                sum += (long) mib * PIECE_BYTES;
             }
-            return (long) mib * PIECE_BYTES;
+            return sum;
         });
         return bytes / 1e6 / secondsSince(begin);
     }
@@ -129,17 +139,35 @@ final class HdfsOrders {
     /** MB/s of all threads together. */
     private double read(String path, int threads) throws Exception {
         long begin = System.nanoTime();
+        long bytes = inThreads(threads, thread -> readWhole(path + "-" + thread));
+        return bytes / 1e6 / secondsSince(begin);
+    }
+
+    /** MB/s of all threads together, each of which reads the next file as soon as it has read one. */
+    private double readAtRandom(String path, int count, int reads, int threads) throws Exception {
+        long begin = System.nanoTime();
+        AtomicInteger next = new AtomicInteger();
         long bytes = inThreads(threads, thread -> {
-            byte[] piece = new byte[PIECE_BYTES];
             long sum = 0;
-            try (FSDataInputStream in = files.open(new Path(path + "-" + thread))) {
-                for (int count = in.read(piece); count > 0; count = in.read(piece)) {
-                    sum += count;
-                }
+            for (int read = next.getAndIncrement(); read < reads; read = next.getAndIncrement()) {
+                // The same choice as in our own client.
+                long random = (read + 1) * 6364136223846793005L >>> 32;
+                sum += readWhole(path + "-" + random % count);
             }
             return sum;
         });
         return bytes / 1e6 / secondsSince(begin);
+    }
+
+    private long readWhole(String path) throws IOException {
+        byte[] piece = new byte[PIECE_BYTES];
+        long sum = 0;
+        try (FSDataInputStream in = files.open(new Path(path))) {
+            for (int count = in.read(piece); count > 0; count = in.read(piece)) {
+                sum += count;
+            }
+        }
+        return sum;
     }
 
     /** Microseconds that half of them take less than. */

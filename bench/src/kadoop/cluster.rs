@@ -5,6 +5,7 @@ use crate::Result;
 use crate::pairs::Sample;
 use bytes::Bytes;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use std::{io, thread};
 use strait_kadoop::messages::Caller;
@@ -44,6 +45,7 @@ impl Cluster {
     /// Starts it on loopback; or, on these hosts, the client on the first, the namenode on the
     /// second, and a datanode on each other one.
     pub fn start(hosts: &[Host]) -> Result<Self> {
+        let datanodes = hosts.len().checked_sub(2).unwrap_or(DATANODES);
         let directory = TempDir::with_prefix_in("strait-kadoop-", data_directory())?;
         let key = Key::generate()?;
         let config = Config { safe_mode_extra_ms: 0, ..Config::default() };
@@ -67,7 +69,7 @@ impl Cluster {
             };
             at(host, || DatanodeServer::start(options))
         };
-        let datanodes = (0..DATANODES).map(datanode).collect::<io::Result<Vec<_>>>()?;
+        let servers = (0..datanodes).map(datanode).collect::<io::Result<Vec<_>>>()?;
         let host = hosts.first().cloned();
         let (client, past) = at(host.as_ref(), || {
             let connect = |short_circuit| {
@@ -76,7 +78,7 @@ impl Cluster {
             };
             let (client, past) = (connect(false)?, connect(true)?);
             let whole =
-                || client.status().is_ok_and(|status| !status.safe_mode && status.nodes.len() == DATANODES);
+                || client.status().is_ok_and(|status| !status.safe_mode && status.nodes.len() == datanodes);
             match wait_until(START_DEADLINE, whole) {
                 true => Ok((client, past)),
                 false => Err(format!("Kadoop isn't whole after {START_DEADLINE:?}")),
@@ -90,7 +92,7 @@ impl Cluster {
             caller: Caller { user: "kadoop".into(), groups: Vec::new(), session: None },
             piece,
             host,
-            _datanodes: datanodes,
+            _datanodes: servers,
             _namenode: namenode,
             _directory: directory,
         })
@@ -109,6 +111,12 @@ impl Cluster {
     fn work(&self, work: &Work, round: usize) -> Said<f64> {
         match work {
             Work::Write { path, mib, replication, threads } => self.write(path, *mib, *replication, *threads),
+            Work::WriteMany { path, files, mib, replication, threads } => {
+                self.write_many(path, *files, *mib, *replication, *threads)
+            }
+            Work::ReadAtRandom { path, files, reads, threads } => {
+                self.read_at_random(path, *files, *reads, *threads)
+            }
             Work::Read { path, threads, .. } => self.read(path, *threads),
             Work::Preads { path, count } => self.preads(&format!("{path}-0"), *count).map_err(text),
             Work::SmallFiles { directory, count } => {
@@ -125,15 +133,26 @@ impl Cluster {
     }
 
     fn write(&self, path: &str, mib: usize, replication: u16, threads: usize) -> Said<f64> {
-        for thread in 0..threads {
-            match self.client.delete(&self.caller, &format!("{path}-{thread}"), false) {
+        self.write_many(path, threads, mib, replication, threads)
+    }
+
+    fn write_many(
+        &self,
+        path: &str,
+        files: usize,
+        mib: usize,
+        replication: u16,
+        threads: usize,
+    ) -> Said<f64> {
+        for file in 0..files {
+            match self.client.delete(&self.caller, &format!("{path}-{file}"), false) {
                 Err(failure) if failure.error != Error::NotFound => return Err(text(failure)),
                 _ => {}
             }
         }
         let start = Instant::now();
-        let bytes = in_threads(threads, |thread| {
-            let mut writer = self.create(&format!("{path}-{thread}"), replication)?;
+        let bytes = in_turn(files, threads, |file| {
+            let mut writer = self.create(&format!("{path}-{file}"), replication)?;
             for _ in 0..mib {
                 writer.write(self.piece.clone())?;
             }
@@ -149,17 +168,29 @@ impl Cluster {
 
     fn read(&self, path: &str, threads: usize) -> Said<f64> {
         let start = Instant::now();
-        let bytes = in_threads(threads, |thread| {
-            let mut reader = self.reader(&format!("{path}-{thread}"))?;
-            let mut sum = 0;
-            loop {
-                match reader.read(PIECE_BYTES)?.len() {
-                    0 => return Ok(sum),
-                    count => sum += count as u64,
-                }
-            }
+        let bytes = in_threads(threads, |thread| self.read_whole(&format!("{path}-{thread}")))?;
+        Ok(bytes as f64 / 1e6 / start.elapsed().as_secs_f64())
+    }
+
+    fn read_at_random(&self, path: &str, files: usize, reads: usize, threads: usize) -> Said<f64> {
+        let start = Instant::now();
+        let bytes = in_turn(reads, threads, |number| {
+            // Knuth's multiplier; the upper half is random enough.
+            let random = (number as u64 + 1).wrapping_mul(6_364_136_223_846_793_005) >> 32;
+            self.read_whole(&format!("{path}-{}", random as usize % files))
         })?;
         Ok(bytes as f64 / 1e6 / start.elapsed().as_secs_f64())
+    }
+
+    fn read_whole(&self, path: &str) -> std::result::Result<u64, Failure> {
+        let mut reader = self.reader(path)?;
+        let mut sum = 0;
+        loop {
+            match reader.read(PIECE_BYTES)?.len() {
+                0 => return Ok(sum),
+                count => sum += count as u64,
+            }
+        }
     }
 
     fn preads(&self, path: &str, count: usize) -> std::result::Result<f64, Failure> {
@@ -261,6 +292,24 @@ fn in_threads(threads: usize, work: impl Fn(usize) -> std::result::Result<u64, F
         let ends =
             all.into_iter().map(|thread| thread.join().map_err(|_| "panicked".to_owned())?.map_err(text));
         ends.collect::<Vec<_>>().into_iter().sum()
+    })
+}
+
+/// The sum of the results of so many pieces of work: each thread takes the next when it is free.
+fn in_turn(
+    count: usize,
+    threads: usize,
+    work: impl Fn(usize) -> std::result::Result<u64, Failure> + Sync,
+) -> Said<u64> {
+    let next = AtomicUsize::new(0);
+    in_threads(threads, |_| {
+        let mut sum = 0;
+        loop {
+            match next.fetch_add(1, Ordering::Relaxed) {
+                number if number < count => sum += work(number)?,
+                _ => return Ok(sum),
+            }
+        }
     })
 }
 

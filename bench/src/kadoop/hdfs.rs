@@ -37,8 +37,9 @@ impl Hdfs {
     /// Starts it on loopback; or, on these hosts, the client on the first, the namenode on the
     /// second, and a datanode on each other one.
     pub fn start(hosts: &[Host]) -> Result<Self> {
+        let datanodes = hosts.len().checked_sub(2).unwrap_or(DATANODES);
         let cluster = MiniHdfs::start_own(&Options {
-            datanodes: DATANODES,
+            datanodes,
             replication: DATANODES,
             properties: PROPERTIES.to_vec(),
             hosts: hosts.get(1..).unwrap_or_default().to_vec(),
@@ -61,6 +62,12 @@ impl System for Hdfs {
         let order = match work {
             Work::Write { path, mib, replication, threads } => {
                 format!("write {path} {mib} {replication} {threads}")
+            }
+            Work::WriteMany { path, files, mib, replication, threads } => {
+                format!("write-many {path} {files} {mib} {replication} {threads}")
+            }
+            Work::ReadAtRandom { path, files, reads, threads } => {
+                format!("read-at-random {path} {files} {reads} {threads}")
             }
             Work::Read { path, threads, .. } => format!("read {path} {threads}"),
             Work::Preads { path, count } => format!("preads {path} {count}"),

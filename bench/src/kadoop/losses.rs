@@ -8,20 +8,10 @@ pub use kadoop::KadoopRack;
 
 use crate::Result;
 use std::fmt;
-use strait_testkit::{LinkRate, Network};
 
 /// One more than a file has replicas, so that it can have three again.
 const DATANODES: usize = 4;
 const REPLICATION: u16 = 3;
-/// The paper's network.
-const LINK: LinkRate = LinkRate::mbit(1_000);
-/// Jumbo frames: the links should be the limit, not the cores that simulate them.
-const PACKET_BYTES: u32 = 9_000;
-/// Hosts: the client's, the namenode's, and then the datanodes'.
-const CLIENT: usize = 0;
-const NAMENODE: usize = 1;
-const FIRST_DATANODE: usize = 2;
-
 /// The way in which a datanode is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Loss {
@@ -56,10 +46,4 @@ pub trait Lossy {
     /// Writes a file, loses a datanode of its pipeline half-way, and waits until the file is whole
     /// again. Then it restores the datanode.
     fn lose(&mut self, loss: Loss, path: &str, mib: usize) -> Result<Suffered>;
-}
-
-fn network() -> Result<Network> {
-    let network = Network::start(FIRST_DATANODE + DATANODES, Some(LINK))?;
-    network.set_packet_bytes(PACKET_BYTES)?;
-    Ok(network)
 }

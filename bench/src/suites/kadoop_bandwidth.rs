@@ -1,30 +1,35 @@
-//! Fig. 9 of the FlexRPC paper: the share of a 1 Gbit/s link that several threads use for reading
-//! and writing, beside HDFS and a bare stream. A client, a namenode and three datanodes, each on a
-//! host of its own; needs root.
+//! Fig. 9 of the FlexRPC paper: the share of a 1 Gbit/s link that one client's threads use for
+//! writing and reading, beside HDFS and a bare stream. One namenode and six datanodes, each on a host
+//! of its own; needs root. One to five threads write files of 64 MiB to three datanodes each, and then
+//! read files at random, from replicas at random.
 //!
-//! `BENCH_KADOOP_LINK_MIB`: a file's size, 256 by default. `BENCH_KADOOP_DIR`,
-//! `BENCH_KADOOP_ROUNDS`, `BENCH_KADOOP_CASES`, `BENCH_KADOOP_ALONE`: as in `kadoop-hdfs`.
+//! `BENCH_KADOOP_LINK_FILES`: 8 by default, 100 in the paper. They take three times their size of
+//! memory, for each system. `BENCH_KADOOP_LINK_READS`: 16 by default, 1,600 in the paper.
+//! `BENCH_KADOOP_LINK_MIB`: a file's size, 64 by default. `BENCH_KADOOP_DIR`, `BENCH_KADOOP_ROUNDS`,
+//! `BENCH_KADOOP_CASES`, `BENCH_KADOOP_ALONE`: as in `kadoop-hdfs`.
 
 use crate::Result;
 use crate::host::{bare_rate, setting};
-use crate::kadoop::{Cluster, DATANODES, Hdfs, Work, contest};
+use crate::kadoop::rack::{CLIENT, FIRST_DATANODE, network};
+use crate::kadoop::{Cluster, Hdfs, Work, contest};
 use crate::report::Row;
-use strait_testkit::{LinkRate, Network};
 
-/// The paper's network.
-const LINK: LinkRate = LinkRate::mbit(1_000);
-/// Jumbo frames: the links should be the limit, not the cores that simulate them.
-const PACKET_BYTES: u32 = 9_000;
+const DATANODES: usize = 6;
+const THREADS: std::ops::RangeInclusive<usize> = 1..=5;
+const REPLICATION: u16 = 3;
 const FILE: &str = "/file";
 
 pub fn run() -> Result<Vec<Row>> {
-    let mib = setting("BENCH_KADOOP_LINK_MIB", 256)?;
-    let network = Network::start(2 + DATANODES, Some(LINK))?;
-    network.set_packet_bytes(PACKET_BYTES)?;
+    let mib = setting("BENCH_KADOOP_LINK_MIB", 64)?;
+    let files = setting("BENCH_KADOOP_LINK_FILES", 8)?;
+    let reads = setting("BENCH_KADOOP_LINK_READS", 16)?;
+    let network = network(DATANODES)?;
     let hosts = network.hosts();
-    let write = |threads| Work::Write { path: FILE, mib, replication: 3, threads };
-    let read = |threads| Work::Read { path: FILE, threads, times: 1 };
-    let works = [write(1), read(1), write(2), read(2)];
-    let mut limit = || bare_rate(&hosts[0], &hosts[2]);
+    let works = |threads| {
+        let write = Work::WriteMany { path: FILE, files, mib, replication: REPLICATION, threads };
+        [write, Work::ReadAtRandom { path: FILE, files, reads, threads }]
+    };
+    let works: Vec<Work> = THREADS.flat_map(works).collect();
+    let mut limit = || bare_rate(&hosts[CLIENT], &hosts[FIRST_DATANODE]);
     contest(&mut Cluster::start(hosts)?, || Hdfs::start(hosts), &works, Some(&mut limit))
 }

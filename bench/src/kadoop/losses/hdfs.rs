@@ -1,10 +1,11 @@
 //! HDFS, with its timeouts as short as in the test kit. Its own Java client writes, or the adapter.
 
-use super::{CLIENT, DATANODES, FIRST_DATANODE, Loss, Lossy, NAMENODE, REPLICATION, Suffered, network};
+use super::{DATANODES, Loss, Lossy, REPLICATION, Suffered};
 use crate::Result;
 use crate::host::on;
 use crate::kadoop::data_directory;
 use crate::kadoop::hdfs::{JVM_FLAGS, PROPERTIES};
+use crate::kadoop::rack::{CLIENT, FIRST_DATANODE, NAMENODE, network};
 use crate::programs::{adapter_orders, hdfs_orders};
 use std::io::{BufRead, BufReader, Write};
 use std::net::IpAddr;
@@ -71,7 +72,7 @@ impl Drop for Running {
 
 impl HdfsRack {
     pub fn start(kind: HdfsClient) -> Result<Self> {
-        let network = network()?;
+        let network = network(DATANODES)?;
         let cluster = MiniHdfs::start_own(&Options {
             datanodes: DATANODES,
             replication: usize::from(REPLICATION),

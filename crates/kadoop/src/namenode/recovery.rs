@@ -113,9 +113,11 @@ impl Namenode {
         self.cluster.broken.range(of_client).take(MAX_BROKEN).map(|(_, file)| *file).collect()
     }
 
-    /// Handles another writer's request for the file.
+    /// Handles another writer's request for the file. One that insists isn't repeated, so in safe mode
+    /// it takes the lease, too, and recovery follows afterwards.
     pub(super) fn contend(&mut self, file: FileId, insists: bool, now: Millis) {
-        if !self.cluster.in_safe_mode() && (insists || self.silence(file, now) >= self.config.lease_soft_ms) {
+        let is_silent = || self.silence(file, now) >= self.config.lease_soft_ms;
+        if insists || !self.cluster.in_safe_mode() && is_silent() {
             self.begin_recovery(file);
             self.drive(file, now);
         }

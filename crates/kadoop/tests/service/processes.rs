@@ -2,6 +2,10 @@
 //! part.
 
 use crate::support::{DEADLINE, client_at, config, key, namenode_options, superuser};
+use libc::{
+    BPF_ABS, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W, PR_SET_SECCOMP, SECCOMP_MODE_FILTER,
+    SECCOMP_RET_ALLOW, SECCOMP_RET_ERRNO, sock_filter, sock_fprog,
+};
 use rustix::process::Signal;
 use std::{
     env, fs,
@@ -22,6 +26,7 @@ const LISTEN: &str = "KADOOP_TEST_LISTEN";
 const NAMENODE: &str = "KADOOP_TEST_NAMENODE";
 const DEAD_MS: &str = "KADOOP_TEST_DEAD_MS";
 const SCRUB_MS: &str = "KADOOP_TEST_SCRUB_MS";
+const SKIPPED: &str = "KADOOP_TEST_SKIPPED_CALLS";
 
 /// Bytes to keep free on a data directory's disk, which may be small.
 const RESERVE_BYTES: u64 = 1 << 20;
@@ -38,13 +43,15 @@ pub struct Site {
     /// Settings that differ from [`config`], in milliseconds.
     pub dead_ms: Option<u64>,
     pub scrub_ms: Option<u64>,
+    /// A planted fault: numbers of system calls that do nothing and return 0.
+    pub skipped_calls: Vec<i64>,
 }
 
 impl Site {
     /// A site on loopback.
     pub fn new(directory: &Path) -> Self {
         let (directory, data) = (directory.to_owned(), directory.join("data"));
-        Self { host: None, directory, data, dead_ms: None, scrub_ms: None }
+        Self { host: None, directory, data, dead_ms: None, scrub_ms: None, skipped_calls: Vec::new() }
     }
 
     fn address(&self) -> Ipv4Addr {
@@ -61,6 +68,10 @@ impl Site {
             if let Some(given) = given {
                 command.env(variable, given.to_string());
             }
+        }
+        if !self.skipped_calls.is_empty() {
+            let numbers: Vec<String> = self.skipped_calls.iter().map(i64::to_string).collect();
+            command.env(SKIPPED, numbers.join(" "));
         }
         if let Some(host) = &self.host {
             host.enter(&mut command);
@@ -105,6 +116,12 @@ impl NamenodeProcess {
     /// Kills it as `kill -9` does.
     pub fn kill(&mut self) {
         self.process.kill();
+    }
+
+    /// Starts it again at the same address, on another data directory.
+    pub fn start_on(&mut self, data: PathBuf) {
+        self.site.data = data;
+        self.kill_and_start();
     }
 
     /// Its data directory.
@@ -152,6 +169,12 @@ impl DatanodeProcess {
     pub fn kill_and_start(&mut self) {
         self.kill();
         *self = Self::start(self.site.clone(), &self.namenode.clone());
+    }
+
+    /// Starts it again on another data directory.
+    pub fn start_on(&mut self, data: PathBuf) {
+        self.site.data = data;
+        self.kill_and_start();
     }
 
     /// Stops its execution silently.
@@ -218,10 +241,30 @@ fn config_told() -> Config {
     }
 }
 
+/// Installs the planted fault for this thread, and for those that it starts.
+fn skip_calls() {
+    let Ok(numbers) = env::var(SKIPPED) else { return };
+    let numbers: Vec<u32> = numbers.split(' ').map(|text| text.parse().unwrap()).collect();
+    let step =
+        |code: u32, equal: u8, value: u32| sock_filter { code: code as u16, jt: equal, jf: 0, k: value };
+    // The call's number is the first word of the filter's input.
+    let mut filter = vec![step(BPF_LD | BPF_W | BPF_ABS, 0, 0)];
+    for (at, number) in numbers.iter().enumerate() {
+        filter.push(step(BPF_JMP | BPF_JEQ | BPF_K, (numbers.len() - at) as u8, *number));
+    }
+    filter.push(step(BPF_RET | BPF_K, 0, SECCOMP_RET_ALLOW));
+    filter.push(step(BPF_RET | BPF_K, 0, SECCOMP_RET_ERRNO));
+    let program = sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
+    // SAFETY: the kernel copies the program, whose length is that of its steps.
+    let refused = unsafe { libc::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &raw const program) };
+    assert_eq!(refused, 0, "{}", std::io::Error::last_os_error());
+}
+
 #[test]
 #[ignore = "a part that other tests start"]
 fn plays_namenode() {
     let Some((directory, data)) = told() else { return };
+    skip_calls();
     let mut options = namenode_options(&data);
     options.config = config_told();
     options.listen = env::var(LISTEN).unwrap().parse().unwrap();
@@ -252,6 +295,7 @@ fn plays_writer() {
 #[ignore = "a part that other tests start"]
 fn plays_datanode() {
     let Some((directory, data)) = told() else { return };
+    skip_calls();
     let options = DatanodeOptions::new(vec![data], env::var(NAMENODE).unwrap(), key());
     let listen = env::var(LISTEN).unwrap().parse().unwrap();
     let (config, reserve_bytes) = (config_told(), RESERVE_BYTES);

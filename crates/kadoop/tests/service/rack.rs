@@ -29,7 +29,7 @@ pub enum Who {
 
 impl Who {
     /// Index of its host.
-    fn index(self) -> usize {
+    pub fn index(self) -> usize {
         match self {
             Self::Client => 0,
             Self::Namenode => 1,

@@ -78,6 +78,8 @@ pub(super) struct Driver {
     turn: flexrpc::Turn,
     clock: Clock,
     closed: AtomicBool,
+    /// It has failed, and has given up its lease.
+    given_up: AtomicBool,
 }
 
 /// A request to the namenode. While it is under way, the namenode has to keep the answers of all
@@ -123,6 +125,7 @@ impl Writer {
             turn: flexrpc::Turn::default(),
             clock,
             closed: AtomicBool::new(false),
+            given_up: AtomicBool::new(false),
             link,
         });
         driver.link.writers().push(Arc::downgrade(&driver));
@@ -265,7 +268,7 @@ impl Driver {
     }
 
     /// Sleeps until something changes or is due.
-    fn wait<'c>(&self, core: MutexGuard<'c, Core>) -> MutexGuard<'c, Core> {
+    fn wait<'c>(self: &Arc<Self>, core: MutexGuard<'c, Core>) -> MutexGuard<'c, Core> {
         let now = self.clock.now();
         let due = core.wake_at().map_or(LOOK_MS, |at| at.saturating_sub(now)).clamp(1, LOOK_MS);
         let time = Duration::from_millis(due);
@@ -278,10 +281,14 @@ impl Driver {
         core
     }
 
-    /// Drops the request of a writer that has failed: no thread will repeat it.
-    fn let_go(&self, core: &Core) {
-        if core.error().is_some() {
+    /// Gives up the lease of a writer that has failed, as soon as it has: until then nobody could
+    /// read the bytes that are left, however long the program keeps the writer.
+    fn let_go(self: &Arc<Self>, core: &Core) {
+        if core.error().is_some() && !self.given_up.swap(true, Ordering::Relaxed) {
+            // No thread will repeat it.
             self.request().take();
+            let this = Arc::clone(self);
+            self.pool.run(move || this.give_up());
         }
     }
 
@@ -328,7 +335,7 @@ impl Driver {
         }
     }
 
-    fn perform(&self, issue: Issue<WriteCall>) {
+    fn perform(self: &Arc<Self>, issue: Issue<WriteCall>) {
         let Issue { id, within_ms, call } = issue;
         let within = Duration::from_millis(within_ms);
         match call {

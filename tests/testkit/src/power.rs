@@ -1,0 +1,275 @@
+//! Disks that lose power. Needs root, loop devices, and `mkfs.xfs` and `mkfs.ext4`.
+//!
+//! ```text
+//! a program's files │ ext4 or XFS: caches what nobody synced
+//!                   │ a loop device
+//!           image ──┤ XFS with reflinks, in an unlinked file
+//! image as it was ──┘ a clone: one system call
+//! ```
+//!
+//! At a power loss the image is cloned while programs write. The clone has all that the file system
+//! of the disk has sent to its device, and nothing of its cache. The disk then goes on with the
+//! clone. Names and bytes that nobody synced stay in that cache for half a minute and more: ext4
+//! commits its journal as seldom here, and XFS and the kernel's writeback do so by default.
+//!
+//! A clone waits for writes under way and excludes others, so it is the image of one moment. It has
+//! writes that the device accepted without a flush. A real device may lose these. They are the file
+//! system's risk: every `fsync` of ext4 and XFS ends with a flush.
+//!
+//! Mounts have no place in any directory, images no name outside, and loop devices end with their
+//! last user. However this process ends, the kernel removes all of them.
+
+mod loop_device;
+
+use crate::failure::{Failure, Result};
+use crate::skip;
+use loop_device::LoopDevice;
+use rustix::fs::{FallocateFlags, fallocate, ioctl_ficlone};
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_flag, fsconfig_set_string,
+    fsmount, fsopen,
+};
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Programs that make the file systems.
+const TOOLS: [&str; 2] = ["mkfs.xfs", "mkfs.ext4"];
+/// Seconds between commits of an ext4's journal that nobody asks for.
+const COMMIT_S: &str = "600";
+/// Name of a file that fills a disk.
+const BALLAST: &str = "ballast";
+
+/// The file system of a disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)] // the names say it
+pub enum Format {
+    Ext4,
+    Xfs,
+}
+
+/// A store of disks' images.
+#[derive(Debug)]
+pub struct ImageStore(Mount);
+
+impl ImageStore {
+    /// Makes one that holds so many bytes, in an unlinked sparse file in the directory for temporary
+    /// files.
+    ///
+    /// # Errors
+    /// This process isn't root, or there are no loop devices.
+    pub fn new(bytes: u64) -> Result<Self> {
+        let file = tempfile::tempfile()?;
+        file.set_len(bytes)?;
+        Ok(Self(Mount::format(&file, Format::Xfs)?))
+    }
+
+    /// As [`ImageStore::new`]. Reports `claim` as skipped if the machine lacks something.
+    ///
+    /// # Panics
+    /// If the machine has all, and it fails; as [`skip`].
+    pub fn new_or_skip(bytes: u64, claim: &str) -> Option<Self> {
+        if !rustix::process::geteuid().is_root() {
+            skip(claim, "root, for loop devices and mounts");
+            return None;
+        }
+        if !Path::new("/dev/loop-control").exists() {
+            skip(claim, "loop devices");
+            return None;
+        }
+        let lacks = |tool: &&&str| Command::new(tool).arg("-V").stderr(Stdio::null()).output().is_err();
+        if let Some(tool) = TOOLS.iter().find(lacks) {
+            skip(claim, tool);
+            return None;
+        }
+        Some(Self::new(bytes).expect("root can make it"))
+    }
+
+    fn image(&self) -> Result<File> {
+        // Nothing needs a name: a clone is made by descriptors.
+        Ok(tempfile::tempfile_in(self.0.path())?)
+    }
+}
+
+/// A disk with a file system.
+#[derive(Debug)]
+pub struct PowerDisk<'s> {
+    store: &'s ImageStore,
+    format: Format,
+    image: File,
+    mount: Mount,
+}
+
+/// A disk's image as it was at one moment.
+#[derive(Debug)]
+pub struct Remains(File);
+
+impl<'s> PowerDisk<'s> {
+    /// Makes an empty one of so many bytes. XFS wants 300 MiB.
+    ///
+    /// # Errors
+    /// As [`ImageStore::new`].
+    pub fn new(store: &'s ImageStore, format: Format, bytes: u64) -> Result<Self> {
+        let image = store.image()?;
+        image.set_len(bytes)?;
+        let mount = Mount::format(&image, format)?;
+        Ok(Self { store, format, image, mount })
+    }
+
+    /// Its root, also for other processes of the same user. It is another one after
+    /// [`PowerDisk::restart`].
+    pub fn path(&self) -> PathBuf {
+        self.mount.path()
+    }
+
+    /// All that is on the disk if its power fails now.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn lose_power(&self) -> Result<Remains> {
+        let clone = self.store.image()?;
+        ioctl_ficlone(&clone, &self.image).map_err(io::Error::from)?;
+        Ok(Remains(clone))
+    }
+
+    /// Goes on with what remained. No program may use the earlier path any more.
+    ///
+    /// # Errors
+    /// The file system can't be mounted.
+    pub fn restart(&mut self, remains: Remains) -> Result<()> {
+        self.mount = Mount::new(&remains.0, self.format)?;
+        self.image = remains.0;
+        Ok(())
+    }
+
+    /// Fills all free space.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn fill(&self) -> Result<()> {
+        let ballast = File::options().create(true).append(true).open(self.path().join(BALLAST))?;
+        for step in [16 << 20, 1 << 20, 64 << 10, 4 << 10] {
+            loop {
+                match fallocate(&ballast, FallocateFlags::empty(), ballast.metadata()?.len(), step) {
+                    Ok(()) => {}
+                    Err(rustix::io::Errno::NOSPC) => break,
+                    Err(error) => return Err(io::Error::from(error).into()),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Frees that space.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn relieve(&self) -> Result<()> {
+        match fs::remove_file(self.path().join(BALLAST)) {
+            // A power loss took it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            removed => Ok(removed?),
+        }
+    }
+}
+
+/// A file system without a place in any directory.
+#[derive(Debug)]
+struct Mount(OwnedFd);
+
+impl Mount {
+    fn format(image: &File, format: Format) -> Result<Self> {
+        let device = LoopDevice::new(image)?;
+        let mut command = match format {
+            Format::Ext4 => Command::new("mkfs.ext4"),
+            Format::Xfs => Command::new("mkfs.xfs"),
+        };
+        match format {
+            // Tables that the kernel would write in the background are written now.
+            Format::Ext4 => command.args(["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"]),
+            Format::Xfs => command.args(["-q", "-f", "-m", "reflink=1"]),
+        };
+        let output = command.arg(device.path()).output()?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            return Err(Failure::new(format!("{command:?}: {}", said.trim())));
+        }
+        Self::of(&device, format)
+    }
+
+    fn new(image: &File, format: Format) -> Result<Self> {
+        Self::of(&LoopDevice::new(image)?, format)
+    }
+
+    fn of(device: &LoopDevice, format: Format) -> Result<Self> {
+        let kind = match format {
+            Format::Ext4 => "ext4",
+            Format::Xfs => "xfs",
+        };
+        let mount = || -> io::Result<OwnedFd> {
+            let context = fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
+            fsconfig_set_string(&context, "source", device.path())?;
+            match format {
+                Format::Ext4 => fsconfig_set_string(&context, "commit", COMMIT_S)?,
+                // The image that it is a clone of may still be mounted.
+                Format::Xfs => fsconfig_set_flag(&context, "nouuid")?,
+            }
+            fsconfig_create(&context)?;
+            Ok(fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())?)
+        };
+        let failed = |error| Failure::new(format!("mounting {kind} on {}: {error}", device.path().display()));
+        mount().map(Self).map_err(failed)
+    }
+
+    fn path(&self) -> PathBuf {
+        format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd()).into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write as _;
+
+    fn write(path: &Path, bytes: &[u8]) -> File {
+        let mut file = File::create(path).unwrap();
+        file.write_all(bytes).unwrap();
+        file
+    }
+
+    #[test]
+    fn a_disk_without_power_keeps_what_was_synced_and_nothing_else() {
+        let Some(store) = ImageStore::new_or_skip(4 << 30, "a disk's power loss") else { return };
+        for format in [Format::Ext4, Format::Xfs] {
+            let mut disk = PowerDisk::new(&store, format, 320 << 20).unwrap();
+            let root = disk.path();
+            write(&root.join("synced"), b"all of it").sync_all().unwrap();
+            let grown = write(&root.join("grown"), b"synced");
+            grown.sync_all().unwrap();
+            File::open(&root).unwrap().sync_all().unwrap();
+            (&grown).write_all(b" and more").unwrap();
+            write(&root.join("late"), b"not synced");
+            fs::rename(root.join("synced"), root.join("renamed")).unwrap();
+            let remains = disk.lose_power().unwrap();
+            disk.restart(remains).unwrap();
+            let read = |name: &str| fs::read(disk.path().join(name));
+            assert_eq!(read("synced").unwrap(), b"all of it", "{format:?}");
+            assert_eq!(read("grown").unwrap(), b"synced", "{format:?}");
+            for name in ["late", "renamed"] {
+                assert_eq!(read(name).unwrap_err().kind(), io::ErrorKind::NotFound, "{format:?}: {name}");
+            }
+            // A second loss, with other bytes.
+            write(&disk.path().join("second"), b"synced").sync_all().unwrap();
+            let remains = disk.lose_power().unwrap();
+            disk.restart(remains).unwrap();
+            assert_eq!(fs::read(disk.path().join("second")).unwrap(), b"synced");
+            disk.fill().unwrap();
+            let refused = fs::write(disk.path().join("more"), [1; 10_000]).unwrap_err();
+            assert_eq!(refused.kind(), io::ErrorKind::StorageFull);
+            disk.relieve().unwrap();
+            fs::write(disk.path().join("more"), [1; 10_000]).unwrap();
+        }
+    }
+}
