@@ -118,6 +118,8 @@ pub enum Answer {
     Chunk { next: Option<NewChunk>, durable: bool },
     /// Whether the file is closed; if not, a chunk has too few replicas yet.
     Completed(bool),
+    /// A new file is open for writing, and its first chunk has begun.
+    Begun { file: FileId, chunk_bytes: u32, replication: u16, first: NewChunk },
 }
 
 /// A chunk to write.

@@ -149,6 +149,35 @@ impl Namenode {
         now: Millis,
         wall_ms: Millis,
     ) -> Result<Answer> {
+        self.execute(caller, request, mutation, (near, false), now, wall_ms)
+    }
+
+    /// As [`Namenode::mutate`], but a creation also begins the file's first chunk, if there are
+    /// datanodes for it: a small file then needs one request and one sync of the log less.
+    ///
+    /// # Errors
+    /// As [`Namenode::mutate`].
+    pub fn mutate_and_begin(
+        &mut self,
+        caller: &Caller,
+        request: RequestId,
+        mutation: &Mutation,
+        near: &[NodeId],
+        now: Millis,
+        wall_ms: Millis,
+    ) -> Result<Answer> {
+        self.execute(caller, request, mutation, (near, true), now, wall_ms)
+    }
+
+    fn execute(
+        &mut self,
+        caller: &Caller,
+        request: RequestId,
+        mutation: &Mutation,
+        (near, begin): (&[NodeId], bool),
+        now: Millis,
+        wall_ms: Millis,
+    ) -> Result<Answer> {
         if !self.config.faults.has(Fault::RetryExecuted)
             && let Some(answer) = self.state.clients.answer(request)?
         {
@@ -157,6 +186,7 @@ impl Namenode {
         self.demand_current()?;
         self.renew(request.client, now);
         let (records, answer) = match self.decide(caller, request.client, mutation, near, wall_ms, now) {
+            Ok(decision) if begin => self.with_first_chunk(mutation, decision, near, now),
             Ok(decision) => decision,
             Err(refusal) => {
                 let Some(file) = refusal.contended else { return Err(refusal.error) };

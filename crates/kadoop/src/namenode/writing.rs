@@ -6,7 +6,7 @@ use super::{
     state::{Chunk, OpenFile},
 };
 use crate::{
-    ChunkId, ClientId, FileId, Millis, NodeId,
+    ChunkId, ClientId, FileId, Member, Millis, NodeId,
     config::{MAX_FILE_CHUNKS, MAX_UNENDED_CHUNKS},
     error::{Error, Result},
     faults::Fault,
@@ -21,6 +21,15 @@ pub(super) struct Wishes<'a> {
     pub avoid: &'a [NodeId],
     /// Datanodes on the writer's host.
     pub near: &'a [NodeId],
+}
+
+/// A new chunk's size and replicas.
+struct Layout {
+    /// Wanted replicas, and the fewest that will do.
+    replicas: usize,
+    least: usize,
+    /// Largest length, in bytes.
+    bytes: u64,
 }
 
 impl Namenode {
@@ -136,19 +145,59 @@ impl Namenode {
         Ok(records)
     }
 
-    fn new_chunk(
-        &mut self,
-        file: FileId,
-        ends: &[End],
-        Wishes { avoid, near }: Wishes<'_>,
-        now: Millis,
-    ) -> Result<NewChunk> {
+    fn new_chunk(&mut self, file: FileId, ends: &[End], wishes: Wishes<'_>, now: Millis) -> Result<NewChunk> {
         let open = self.state.open.get(&file).ok_or(Error::LeaseLost)?;
         let inode = self.state.inode(open.inode)?;
-        let (wanted, bytes) = (usize::from(inode.replication()), u64::from(self.chunk_bytes(open)?));
-        let least = inode.min_replicas(self.config.min_replicas);
+        let of = Layout {
+            replicas: inode.replication().into(),
+            least: inode.min_replicas(self.config.min_replicas),
+            bytes: self.chunk_bytes(open)?.into(),
+        };
         let continues = if ends.is_empty() { self.continued(open)? } else { None };
-        let mut holders: Vec<NodeId> = continues.iter().flat_map(|source| source.nodes.clone()).collect();
+        let pipeline = self.pipeline(&of, continues.as_ref(), wishes, now)?;
+        let (chunk, stamp) = (self.state.next_chunk(), self.state.next_stamp());
+        Ok(NewChunk { chunk, stamp, pipeline, continues })
+    }
+
+    /// The creation of a file, with its first chunk if datanodes can take it. Without one, the writer
+    /// asks for it when it has bytes.
+    pub(super) fn with_first_chunk(
+        &mut self,
+        mutation: &Mutation,
+        (mut records, answer): Decision,
+        near: &[NodeId],
+        now: Millis,
+    ) -> Decision {
+        let (
+            Mutation::Create { min_replicas, .. },
+            Answer::Opened { file, length: 0, chunk_bytes, replication },
+        ) = (mutation, &answer)
+        else {
+            return (records, answer);
+        };
+        let (file, chunk_bytes, replication) = (*file, *chunk_bytes, *replication);
+        let replicas = usize::from(replication);
+        let least = self.config.min_replicas.max((*min_replicas).into()).min(replicas);
+        let of = Layout { replicas, least, bytes: chunk_bytes.into() };
+        let Ok(pipeline) = self.pipeline(&of, None, Wishes { avoid: &[], near }, now) else {
+            return (records, answer);
+        };
+        let (chunk, stamp) = (self.state.next_chunk(), self.state.next_stamp());
+        let first = NewChunk { chunk, stamp, pipeline: pipeline.clone(), continues: None };
+        records.push(Record::ChunkAdded { file, chunk, stamp, pipeline, continues: false });
+        (records, Answer::Begun { file, chunk_bytes, replication, first })
+    }
+
+    /// Datanodes for a new chunk.
+    fn pipeline(
+        &mut self,
+        of: &Layout,
+        continues: Option<&Source>,
+        Wishes { avoid, near }: Wishes<'_>,
+        now: Millis,
+    ) -> Result<Vec<Member>> {
+        let Layout { replicas: wanted, least, bytes } = *of;
+        let mut holders: Vec<NodeId> = continues.map_or(Vec::new(), |source| source.nodes.clone());
         holders.sort_by_key(|node| !near.contains(node));
         // The holders of the continued chunk copy it without the network.
         let mut nodes: Vec<NodeId> = holders
@@ -174,10 +223,9 @@ impl Namenode {
         }
         let pipeline = nodes.iter().filter_map(|node| {
             let incarnation = self.cluster.nodes.get(node)?.incarnation;
-            Some(crate::Member { node: *node, incarnation })
+            Some(Member { node: *node, incarnation })
         });
-        let (chunk, stamp) = (self.state.next_chunk(), self.state.next_stamp());
-        Ok(NewChunk { chunk, stamp, pipeline: pipeline.collect(), continues })
+        Ok(pipeline.collect())
     }
 
     /// The last chunk, if it is short and this writer hasn't begun one yet.
@@ -247,7 +295,7 @@ impl Namenode {
 
     /// Members that sealed a chunk by the writer's claim, with the run in which they joined. Call
     /// this before the ends are applied: applying them drops the pipelines.
-    pub(super) fn sealed_by_word(&self, mutation: &Mutation) -> Vec<(ChunkId, crate::Member)> {
+    pub(super) fn sealed_by_word(&self, mutation: &Mutation) -> Vec<(ChunkId, Member)> {
         let (Mutation::AddChunk { file, ends, .. } | Mutation::Complete { file, ends }) = mutation else {
             return Vec::new();
         };

@@ -20,6 +20,7 @@ mod random;
 mod recovery;
 mod seals;
 mod sessions;
+mod small_files;
 mod strangers;
 mod syncs;
 mod told;

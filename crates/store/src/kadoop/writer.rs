@@ -11,6 +11,10 @@ use std::sync::Arc;
 use strait_kadoop::service::{Failure, Writer};
 use tokio::runtime::Handle;
 
+/// Most bytes that the caller's own thread appends. Copying them takes less time than handing them to
+/// another thread.
+const FEW_BYTES: usize = 64 << 10;
+
 /// Writes a file by the library.
 pub(super) struct KadoopWriter {
     /// None while an operation has it, and afterwards if the operation's caller has left.
@@ -66,6 +70,18 @@ impl KadoopWriter {
     }
 }
 
+impl KadoopWriter {
+    /// Appends a few bytes without another thread, if the library takes them at once. Returns whether
+    /// it has taken all of them.
+    fn append_now(&mut self, data: &mut Bytes) -> Result<bool> {
+        let writer = self.open.as_mut().and_then(|open| open.writer.as_mut());
+        let Some(writer) = writer.filter(|_| data.len() <= FEW_BYTES) else { return Ok(false) };
+        let done = writer.write_now(data);
+        self.position = writer.length();
+        done.map_err(|failure| from_kadoop(failure).at("append", &self.path))
+    }
+}
+
 fn lost<T>() -> Result<T> {
     fail(ErrorKind::InvalidArgument, "the writer is closed")
 }
@@ -78,6 +94,10 @@ impl FileWriter for KadoopWriter {
                 .map_err(|error: Error| error.at("append", &self.path));
         }
         if data.is_empty() {
+            return Ok(());
+        }
+        let mut data = data;
+        if self.append_now(&mut data)? {
             return Ok(());
         }
         self.with("append", move |writer| writer.write(data).map(|()| None)).await?;

@@ -24,7 +24,7 @@ use crate::{
     ChunkId, Config, FileId, Member, Millis, NodeId, Stamp,
     error::{Error, Result},
     faults::Fault,
-    messages::{Continue, End, Mutation, Write},
+    messages::{Continue, End, Mutation, NewChunk, Write},
 };
 use bytes::Bytes;
 use ended::Ended;
@@ -201,6 +201,14 @@ impl Writer {
             last_call: 0,
             issues: VecDeque::new(),
         }
+    }
+
+    /// As [`Writer::within`], for a new file whose first chunk has begun
+    /// ([`crate::messages::Answer::Begun`]).
+    #[must_use]
+    pub fn with_first_chunk(mut self, first: NewChunk) -> Self {
+        self.begin_chunk(first);
+        self
     }
 
     /// The opening that this writer has.
@@ -486,7 +494,8 @@ impl Writer {
     /// Tells every member the acknowledged length, if the goal needs that.
     fn tell(&mut self) {
         let Some(goal) = self.goal.filter(|_| self.staged.bytes() == 0) else { return };
-        let Some(open) = self.open.as_mut().filter(|open| open.settled()) else { return };
+        // Its members haven't heard of a chunk without bytes.
+        let Some(open) = self.open.as_mut().filter(|open| open.settled() && !open.is_empty()) else { return };
         let sync = match goal {
             Goal::Flush if open.published < open.acknowledged || !self.confirmed => false,
             Goal::Sync if open.synced < open.acknowledged || !self.confirmed => true,
@@ -673,12 +682,14 @@ impl Writer {
         }
         let reached = match goal {
             Goal::Flush => {
-                let told = |open: &Open| open.published == open.acknowledged && self.confirmed;
+                let told =
+                    |open: &Open| open.is_empty() || open.published == open.acknowledged && self.confirmed;
                 let claimed = self.ended.iter().all(|ended| ended.claimed) && !self.is_short();
                 self.open.as_ref().is_none_or(told) && (early || claimed)
             }
             Goal::Sync => {
-                let told = |open: &Open| open.synced == open.acknowledged && self.confirmed;
+                let told =
+                    |open: &Open| open.is_empty() || open.synced == open.acknowledged && self.confirmed;
                 self.open.as_ref().is_none_or(told)
                     && (self.durable || self.config.faults.has(Fault::SyncForgetsEarlier))
             }

@@ -74,6 +74,11 @@ impl Open {
         }
     }
 
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.sent_end == 0
+    }
+
     /// Whether all sent bytes are acknowledged, and nothing is wrong.
     pub fn settled(&self) -> bool {
         self.phase == Phase::Writing && self.acknowledged == self.sent_end && self.calls == 0

@@ -149,7 +149,7 @@ impl Writer {
                 self.on_durable();
             }
             Answer::Completed(false) => self.ask_at = now + self.config.retry_ms,
-            Answer::Done | Answer::Changed(_) | Answer::Opened { .. } => {
+            Answer::Done | Answer::Changed(_) | Answer::Opened { .. } | Answer::Begun { .. } => {
                 self.fail(Error::Invalid("an answer to another question"));
             }
         }
@@ -178,7 +178,7 @@ impl Writer {
         }
     }
 
-    fn begin_chunk(&mut self, new: NewChunk) {
+    pub(super) fn begin_chunk(&mut self, new: NewChunk) {
         let mut open = Open::new(new);
         let (chunk, stamp, pipeline) = (open.new.chunk, open.new.stamp, open.new.pipeline.clone());
         if let Some(source) = open.new.continues.clone() {

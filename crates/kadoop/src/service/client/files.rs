@@ -85,7 +85,7 @@ impl Client {
         let until = Instant::now() + self.link.options.timeout;
         loop {
             match self.link.open(caller, mutation) {
-                Ok(opened) => return Ok(Writer::new(self, caller, path, &opened)),
+                Ok(begun) => return Writer::new(self, caller, path, &begun),
                 // Its session's earlier writer has to be fenced first.
                 Err(Failure { error: Error::Unavailable, .. })
                     if caller.session.is_some() && Instant::now() < until =>

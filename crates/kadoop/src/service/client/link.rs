@@ -96,8 +96,13 @@ impl Link {
         self.execute(|to, request| to.nn_mutate(&caller, &request, &mutation))
     }
 
-    /// Opens a file for writing, once: `mutation` is a creation or an append.
-    pub(super) fn open(&self, caller: &Caller, mutation: &Mutation) -> Result<wire::KdOpenedFile, Failure> {
+    /// Opens a file for writing, once: `mutation` is a creation or an append. A new file has its
+    /// first chunk, if the namenode can give one.
+    pub(super) fn open(
+        &self,
+        caller: &Caller,
+        mutation: &Mutation,
+    ) -> Result<wire::KdBegunFile<'static>, Failure> {
         let session = caller.session.as_ref().map_or(&[][..], |session| &session.0);
         let min_replicas = match mutation {
             Mutation::Create { min_replicas, .. } => u32::from(*min_replicas),
@@ -105,19 +110,27 @@ impl Link {
         };
         let opening = wire::KdOpening { session: session.into(), min_replicas };
         let (on_wire, body) = (caller_to_wire(caller), mutation_to_wire(mutation));
-        match self.execute(|to, request| to.nn_open(&on_wire, &request, &body, &opening)) {
-            // An older namenode.
+        if matches!(mutation, Mutation::Create { .. }) {
+            match self.execute(|to, request| to.nn_begin(&on_wire, &request, &body, &opening)) {
+                // An older namenode.
+                Err(Failure { error: Error::Internal(_), .. }) => {}
+                begun => return begun,
+            }
+        }
+        let opened = match self.execute(|to, request| to.nn_open(&on_wire, &request, &body, &opening)) {
+            // A still older one.
             Err(Failure { error: Error::Internal(_), .. }) if min_replicas == 0 => {
                 match self.mutate(caller, mutation)? {
                     KdAnswer::KdOpened(opened) => {
                         let min_replicas = self.joined().welcome.min_replicas;
-                        Ok(wire::KdOpenedFile { opened, min_replicas })
+                        wire::KdOpenedFile { opened, min_replicas }
                     }
-                    _ => Err(Error::Internal("the answer isn't one to that request").into()),
+                    _ => return Err(Error::Internal("the answer isn't one to that request").into()),
                 }
             }
-            opened => opened,
-        }
+            opened => opened?,
+        };
+        Ok(wire::KdBegunFile { opened, first: None })
     }
 
     /// Makes a request under a number of its own until the namenode has judged it.

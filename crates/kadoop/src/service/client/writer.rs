@@ -11,17 +11,21 @@ use crate::{
     ChunkId, Config, FileId, Millis, NodeId, Stamp,
     client::{CallId, Goal, Issue, WriteCall, Writer as Core},
     error::{Error, Result as Judged},
-    messages::{Answer, Caller, Continue, Mutation, Outcome, Write},
+    messages::{Answer, Caller, Continue, Mutation, NewChunk, Outcome, Write},
     service::{
         clock::Clock,
         convert::{
-            Reach, answer_from_wire, continue_to_wire, member_to_wire, reach_from_wire, write_to_wire,
+            Reach, answer_from_wire, continue_to_wire, member_to_wire, new_chunk_from_wire, reach_from_wire,
+            write_to_wire,
         },
         failure::{Failure, Lost},
         proofs::{Procedure, unsigned},
         tokens::Token,
     },
-    wire::{KadoopDatanodeV1Callees, KdAnswer, KdOpenedFile, KdProbe, KdToken, KdTold, KdUpto},
+    wire::{
+        KadoopDatanodeV1Callees, KdAnswer, KdBegunFile, KdNewChunk, KdOpenedFile, KdProbe, KdToken, KdTold,
+        KdUpto,
+    },
 };
 use bytes::Bytes;
 use std::{
@@ -101,15 +105,41 @@ struct Pipeline {
     source: Option<Arc<Token>>,
 }
 
+impl Pipeline {
+    /// The pipeline of a new chunk, as the namenode told it.
+    fn of(new: &NewChunk, told: &KdNewChunk<'_>) -> Judged<Self> {
+        let nodes = new.pipeline.iter().map(|member| member.node).collect();
+        let Reach { places, token, source } = reach_from_wire(told)?;
+        let keep = |token: KdToken| Arc::new(Token::new(&token));
+        let (token, source) = (keep(token), source.map(keep));
+        Ok(Self { stamp: new.stamp, nodes, places, token, source })
+    }
+}
+
 impl Writer {
-    pub(super) fn new(client: &Client, caller: &Caller, path: &str, file: &KdOpenedFile) -> Self {
-        let KdOpenedFile { opened, min_replicas } = file;
+    /// A writer of a file that was just opened.
+    ///
+    /// # Errors
+    /// Internal: the namenode's answer is that of another version.
+    pub(super) fn new(
+        client: &Client,
+        caller: &Caller,
+        path: &str,
+        begun: &KdBegunFile<'_>,
+    ) -> Result<Self, Failure> {
+        let KdBegunFile { opened: KdOpenedFile { opened, min_replicas }, first } = begun;
         let (link, clock) = (Arc::clone(&client.link), Clock::start());
         let joined = link.joined();
         let (file, now) = (FileId(opened.file), clock.now());
         let budget = link.options.budgets.of(&caller.user);
         let config = Config { min_replicas: *min_replicas as usize, ..joined.config() };
-        let core = Core::within(config, budget, file, opened.chunk_bytes, opened.length, now);
+        let mut core = Core::within(config, budget, file, opened.chunk_bytes, opened.length, now);
+        let mut chunks = BTreeMap::new();
+        if let Some(first) = first {
+            let new = new_chunk_from_wire(first);
+            chunks.insert(new.chunk, Pipeline::of(&new, first)?);
+            core = core.with_first_chunk(new);
+        }
         let driver = Arc::new(Driver {
             core: Mutex::new(core),
             changed: Condvar::new(),
@@ -119,7 +149,7 @@ impl Writer {
             path: path.to_owned(),
             file,
             client: joined.requests.client().0,
-            chunks: Mutex::default(),
+            chunks: Mutex::new(chunks),
             request: Mutex::default(),
             refused: Mutex::default(),
             turn: flexrpc::Turn::default(),
@@ -129,7 +159,7 @@ impl Writer {
             link,
         });
         driver.link.writers().push(Arc::downgrade(&driver));
-        Self { driver, _client: client.clone() }
+        Ok(Self { driver, _client: client.clone() })
     }
 
     /// Appends bytes to the file. Returns once the writer holds them in order. Waits while too many
@@ -145,6 +175,9 @@ impl Writer {
     /// unless it had no memory for them. [`Writer::length`] counts those that it has taken.
     pub fn write(&mut self, bytes: impl Into<Bytes>) -> Result<(), Failure> {
         let mut bytes = bytes.into();
+        if self.write_now(&mut bytes)? {
+            return Ok(());
+        }
         let driver = &self.driver;
         driver.link.process.demand()?;
         let mut core = driver.core();
@@ -156,6 +189,20 @@ impl Writer {
             }
             core = driver.wait(core);
         }
+    }
+
+    /// As [`Writer::write`], but never waits. Returns whether it has taken all of `bytes`; if not,
+    /// call [`Writer::write`] with those that it has left.
+    ///
+    /// # Errors
+    /// As [`Writer::write`].
+    pub fn write_now(&mut self, bytes: &mut Bytes) -> Result<bool, Failure> {
+        let driver = &self.driver;
+        driver.link.process.demand()?;
+        let mut core = driver.core();
+        core.append(bytes, driver.clock.now()).map_err(|error| driver.failure(error))?;
+        driver.submit(&mut core);
+        Ok(bytes.is_empty() && core.is_covered())
     }
 
     /// Returns when all written bytes are in the memory of every current replica, and visible to
@@ -412,12 +459,9 @@ impl Driver {
         if let (KdAnswer::KdChunk(of), Answer::Chunk { next: Some(new), .. }) = (answer, &value)
             && let Some(told) = &of.next
         {
-            let nodes = new.pipeline.iter().map(|member| member.node).collect();
-            let Reach { places, token, source } = reach_from_wire(told)?;
-            let keep = |token: KdToken| Arc::new(Token::new(&token));
-            let (token, source) = (keep(token), source.map(keep));
+            let pipeline = Pipeline::of(new, told)?;
             let mut chunks = self.chunks();
-            chunks.insert(new.chunk, Pipeline { stamp: new.stamp, nodes, places, token, source });
+            chunks.insert(new.chunk, pipeline);
             while chunks.len() > CHUNKS {
                 chunks.pop_first();
             }

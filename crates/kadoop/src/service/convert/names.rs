@@ -213,10 +213,13 @@ pub fn answer_to_wire(
             KdAnswer::KdChunk(wire::KdChunkAnswer { next, durable: *durable })
         }
         Answer::Completed(completed) => KdAnswer::KdCompleted(*completed),
+        // A client that doesn't ask for a first chunk gets none.
+        Answer::Begun { .. } => return Err(Error::Invalid("the request was another one before")),
     })
 }
 
-fn new_chunk_to_wire(new: &NewChunk, reach: Reach) -> wire::KdNewChunk<'static> {
+/// A new chunk, to the wire.
+pub fn new_chunk_to_wire(new: &NewChunk, reach: Reach) -> wire::KdNewChunk<'static> {
     wire::KdNewChunk {
         chunk: new.chunk.0,
         stamp: new.stamp.0,
@@ -256,6 +259,16 @@ pub fn reach_from_wire(new: &wire::KdNewChunk<'_>) -> Result<Reach> {
     Ok(Reach { places, token: new.token, source: new.source })
 }
 
+/// A new chunk, without addresses and tokens.
+pub fn new_chunk_from_wire(new: &wire::KdNewChunk<'_>) -> NewChunk {
+    NewChunk {
+        chunk: ChunkId(new.chunk),
+        stamp: Stamp(new.stamp),
+        pipeline: new.pipeline.iter().map(member_from_wire).collect(),
+        continues: new.continues.as_ref().map(source_from_wire),
+    }
+}
+
 /// An answer, without the addresses and tokens of a new chunk.
 ///
 /// # Errors
@@ -270,15 +283,9 @@ pub fn answer_from_wire(answer: &KdAnswer<'_>) -> Result<Answer> {
             chunk_bytes: of.chunk_bytes,
             replication: narrow(of.replication)?,
         },
-        KdAnswer::KdChunk(of) => Answer::Chunk {
-            next: of.next.as_ref().map(|new| NewChunk {
-                chunk: ChunkId(new.chunk),
-                stamp: Stamp(new.stamp),
-                pipeline: new.pipeline.iter().map(member_from_wire).collect(),
-                continues: new.continues.as_ref().map(source_from_wire),
-            }),
-            durable: of.durable,
-        },
+        KdAnswer::KdChunk(of) => {
+            Answer::Chunk { next: of.next.as_ref().map(|new| new_chunk_from_wire(new)), durable: of.durable }
+        }
         KdAnswer::KdCompleted(completed) => Answer::Completed(*completed),
     })
 }

@@ -24,6 +24,9 @@ use strait_flexrpc::{self as flexrpc, Transport};
 
 /// Time to gather news into one heartbeat, which spares a namenode with many datanodes.
 const GATHER: Duration = Duration::from_millis(2);
+/// Least time between two heartbeats, for a datanode with much news: so many small files are sealed
+/// in a second that each heartbeat would bring few of them.
+const APART: Duration = Duration::from_millis(10);
 /// Pause after an unanswered heartbeat.
 const PAUSE: Duration = Duration::from_millis(500);
 /// How long a heartbeat may take: longer than a slow sync of the namenode's log, and short enough
@@ -131,8 +134,11 @@ pub(super) fn run(shared: &Shared, mut namenode: Namenode) {
     let mut complaint = Complaint::default();
     let mut pause = Duration::ZERO;
     let mut registered: Option<Instant> = None;
+    let mut last: Option<Instant> = None;
     while !shared.sleep(pause) {
-        std::thread::sleep(GATHER);
+        let apart = last.map_or(Duration::ZERO, |last| APART.saturating_sub(last.elapsed()));
+        std::thread::sleep(GATHER.max(apart));
+        last = Some(Instant::now());
         if shared.has_failed() {
             tracing::error!("this datanode is of no use any more, and leaves its cluster");
             return;

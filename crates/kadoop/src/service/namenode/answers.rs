@@ -9,13 +9,13 @@ use crate::{
     service::{
         clock::wall,
         convert::{
-            Reach, answer_to_wire, host_to_wire, mutation_from_wire, narrow, page_to_wire, request_from_wire,
-            session_from_wire, status_to_wire, summary_to_wire, text,
+            Reach, answer_to_wire, host_to_wire, mutation_from_wire, narrow, new_chunk_to_wire, page_to_wire,
+            request_from_wire, session_from_wire, status_to_wire, summary_to_wire, text,
         },
         failure::refuse,
         tokens::Right,
     },
-    wire::{self, KdAnswer},
+    wire,
 };
 use std::{
     collections::BTreeSet,
@@ -88,7 +88,7 @@ impl wire::KadoopNamenodeV1Service for Names {
     ) -> Answered<wire::KdAnswer<'_>> {
         let mutate = || -> Result<wire::KdAnswer<'static>> {
             let caller = self.0.caller(call, &caller)?;
-            let answer = self.0.mutate(call, &caller, request, &mutation_from_wire(&mutation)?)?;
+            let answer = self.0.mutate(call, &caller, request, &mutation_from_wire(&mutation)?, false)?;
             answer_to_wire(&answer, |new| self.0.addressed(new, self.0.token_ms_for(call)))
         };
         mutate().map_err(|error| self.0.refuse_told(error))
@@ -103,23 +103,33 @@ impl wire::KadoopNamenodeV1Service for Names {
         opening: wire::KdOpening<'static>,
     ) -> Answered<wire::KdOpenedFile> {
         let open = || -> Result<wire::KdOpenedFile> {
-            let mut mutation = mutation_from_wire(&mutation)?;
-            match &mut mutation {
-                Mutation::Create { min_replicas, .. } => *min_replicas = narrow(opening.min_replicas)?,
-                Mutation::Append { .. } => {}
-                _ => return Err(Error::Invalid("that opens no file for writing")),
-            }
-            let session = session_from_wire(&opening.session)?;
-            let caller = Caller { session, ..self.0.caller(call, &caller)? };
-            let answer = self.0.mutate(call, &caller, request, &mutation)?;
-            let KdAnswer::KdOpened(opened) = answer_to_wire(&answer, |_| Err(Error::Invalid("no chunk")))?
-            else {
-                return Err(Error::Invalid("the request was another one before"));
-            };
-            let min_replicas = self.0.ask(|namenode| Ok(namenode.min_replicas(FileId(opened.file))))?;
-            Ok(wire::KdOpenedFile { opened, min_replicas: min_replicas as u32 })
+            let answer = self.0.open(call, &caller, request, (&mutation, &opening), false)?;
+            self.0.opened(&answer)
         };
         open().map_err(|error| self.0.refuse_told(error))
+    }
+
+    fn nn_begin(
+        &self,
+        call: &Request,
+        caller: wire::KdCaller<'static>,
+        request: wire::KdRequest,
+        mutation: wire::KdMutation<'static>,
+        opening: wire::KdOpening<'static>,
+    ) -> Answered<wire::KdBegunFile<'_>> {
+        let begin = || -> Result<wire::KdBegunFile<'static>> {
+            let answer = self.0.open(call, &caller, request, (&mutation, &opening), true)?;
+            let first = match &answer {
+                Answer::Begun { first, .. } => {
+                    // Addresses are unknown only just after a restart, so ask again.
+                    let reach = self.0.addressed(first, self.0.token_ms_for(call));
+                    Some(Box::new(new_chunk_to_wire(first, reach.map_err(|_| Error::Unavailable)?)))
+                }
+                _ => None,
+            };
+            Ok(wire::KdBegunFile { opened: self.0.opened(&answer)?, first })
+        };
+        begin().map_err(|error| self.0.refuse_told(error))
     }
 
     fn nn_stat(
@@ -312,18 +322,54 @@ impl wire::KadoopNamenodeV1Service for Names {
 }
 
 impl Shared {
-    /// Executes a mutation, once, and records it.
+    /// Opens a file for writing; a new one with its first chunk, if `begins`.
+    fn open(
+        &self,
+        call: &Request,
+        caller: &wire::KdCaller<'_>,
+        request: wire::KdRequest,
+        (mutation, opening): (&wire::KdMutation<'_>, &wire::KdOpening<'_>),
+        begins: bool,
+    ) -> Result<Answer> {
+        let mut mutation = mutation_from_wire(mutation)?;
+        match &mut mutation {
+            Mutation::Create { min_replicas, .. } => *min_replicas = narrow(opening.min_replicas)?,
+            Mutation::Append { .. } => {}
+            _ => return Err(Error::Invalid("that opens no file for writing")),
+        }
+        let session = session_from_wire(&opening.session)?;
+        let caller = Caller { session, ..self.caller(call, caller)? };
+        self.mutate(call, &caller, request, &mutation, begins)
+    }
+
+    /// The opened file in an answer.
+    fn opened(&self, answer: &Answer) -> Result<wire::KdOpenedFile> {
+        let (file, length, chunk_bytes, replication) = match *answer {
+            Answer::Opened { file, length, chunk_bytes, replication } => {
+                (file, length, chunk_bytes, replication)
+            }
+            Answer::Begun { file, chunk_bytes, replication, .. } => (file, 0, chunk_bytes, replication),
+            _ => return Err(Error::Invalid("the request was another one before")),
+        };
+        let opened = wire::KdOpened { file: file.0, length, chunk_bytes, replication: replication.into() };
+        let min_replicas = self.ask(|namenode| Ok(namenode.min_replicas(file)))?;
+        Ok(wire::KdOpenedFile { opened, min_replicas: min_replicas as u32 })
+    }
+
+    /// Executes a mutation, once, and records it. With `begins`, a new file gets its first chunk.
     fn mutate(
         &self,
         call: &Request,
         caller: &Caller,
         request: wire::KdRequest,
         mutation: &Mutation,
+        begins: bool,
     ) -> Result<Answer> {
         let request = request_from_wire(request);
         Self::demand_client(call, request.client)?;
         let near = match mutation {
             Mutation::AddChunk { next: true, .. } => self.near(call.peer.ip()),
+            _ if begins => self.near(call.peer.ip()),
             _ => Vec::new(),
         };
         self.wait_for_datanodes();
@@ -331,7 +377,10 @@ impl Shared {
             if self.commit.is_short_of_room() && !namenode.has_answered(request) {
                 return Err(Error::NoSpace);
             }
-            namenode.mutate(caller, request, mutation, &near, now, wall())
+            match begins {
+                true => namenode.mutate_and_begin(caller, request, mutation, &near, now, wall()),
+                false => namenode.mutate(caller, request, mutation, &near, now, wall()),
+            }
         });
         if let Some(asked) = Asked::of(mutation) {
             let error = match (&answer, mutation) {

@@ -10,7 +10,7 @@ use strait_flexrpc::Request;
 use strait_xdr::{Decode as _, DecodeError, Decoder, Text};
 
 /// Procedures, by their numbers in `idl/kadoop.x`.
-const PROCEDURES: [&str; 22] = [
+const PROCEDURES: [&str; 23] = [
     "null",
     "join",
     "renew",
@@ -33,10 +33,12 @@ const PROCEDURES: [&str; 22] = [
     "damaged",
     "leases",
     "open",
+    "begin",
 ];
-/// NN_MUTATE and NN_OPEN, which cover several operations.
+/// NN_MUTATE, NN_OPEN and NN_BEGIN, which cover several operations.
 const MUTATE: u32 = 3;
 const OPEN: u32 = 21;
+const BEGIN: u32 = 22;
 /// Mutations, by their numbers in `idl/kadoop.x`, which begin with 1.
 const MUTATIONS: [&str; 11] = [
     "mkdirs",
@@ -60,7 +62,7 @@ pub(super) fn names() -> Vec<&'static str> {
 /// Index of a client's call.
 pub(super) fn operation(request: &Request) -> usize {
     match request.procedure.number {
-        number @ (MUTATE | OPEN) => {
+        number @ (MUTATE | OPEN | BEGIN) => {
             mutation(request).map_or(number as usize, |kind| PROCEDURES.len() + kind as usize - 1)
         }
         number if (number as usize) < PROCEDURES.len() => number as usize,
@@ -101,7 +103,7 @@ pub(super) fn about(request: &Request) -> String {
 fn told(request: &Request) -> Result<Option<String>, DecodeError> {
     let mut from = arguments(request);
     Ok(match request.procedure.number {
-        MUTATE | OPEN => {
+        MUTATE | OPEN | BEGIN => {
             let caller = KdCaller::decode(&mut from)?;
             KdRequest::decode(&mut from)?;
             let mutation = mutation_from_wire(&KdMutation::decode(&mut from)?).ok();

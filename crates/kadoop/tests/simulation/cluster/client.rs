@@ -316,11 +316,19 @@ impl World {
             ) => {
                 self.model.touch(&path, self.now);
                 self.model.create(&path, replication);
-                self.begin_writing(host, path, file, chunk_bytes, 0);
+                self.begin_writing(host, path, file, chunk_bytes, 0, None);
+            }
+            (
+                Mutation::Create { path, replication, .. },
+                Ok(Answer::Begun { file, chunk_bytes, first, .. }),
+            ) => {
+                self.model.touch(&path, self.now);
+                self.model.create(&path, replication);
+                self.begin_writing(host, path, file, chunk_bytes, 0, Some(first));
             }
             (Mutation::Append { path }, Ok(Answer::Opened { file, length, chunk_bytes, .. })) => {
                 self.opened_at(&path, length);
-                self.begin_writing(host, path, file, chunk_bytes, length);
+                self.begin_writing(host, path, file, chunk_bytes, length, None);
             }
             (mutation, Ok(_)) => {
                 self.done(&mutation);

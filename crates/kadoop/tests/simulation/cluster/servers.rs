@@ -9,7 +9,7 @@ use strait_kadoop::{
     Config, Error,
     client::Checked,
     error::Result,
-    messages::{Caller, Digest, Digested, Heartbeat, Piece, Read, Session},
+    messages::{Caller, Digest, Digested, Heartbeat, Mutation, Piece, Read, Session},
 };
 
 impl World {
@@ -42,7 +42,12 @@ impl World {
                 // Every second client has a session, and gets its files back after a crash.
                 let session = (host % 2 == 1).then_some(Session([host as u8; 32]));
                 let user = Caller { session, ..user };
-                let answer = self.ask(|namenode| namenode.mutate(&user, id, &mutation, &[], now, wall))?;
+                // Every second new file gets its first chunk at once.
+                let begins = matches!(&mutation, Mutation::Create { path, .. } if path.ends_with('b'));
+                let answer = self.ask(|namenode| match begins {
+                    true => namenode.mutate_and_begin(&user, id, &mutation, &[], now, wall),
+                    false => namenode.mutate(&user, id, &mutation, &[], now, wall),
+                })?;
                 if let Ok(answer) = &answer {
                     self.on_mutated(id, &mutation, answer);
                 }

@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use strait_kadoop::{
     Config, Error, FileId, Member,
     client::{CallId, Goal, WriteCall, Writer},
-    messages::{Mutation, Outcome},
+    messages::{Mutation, NewChunk, Outcome},
 };
 
 pub struct Writing {
@@ -29,11 +29,22 @@ pub struct Writing {
 }
 
 impl World {
-    pub fn begin_writing(&mut self, host: Host, path: String, file: FileId, chunk_bytes: u32, length: u64) {
+    pub fn begin_writing(
+        &mut self,
+        host: Host,
+        path: String,
+        file: FileId,
+        chunk_bytes: u32,
+        length: u64,
+        first: Option<NewChunk>,
+    ) {
         let now = self.clock(host);
         let least = self.ask(|namenode| namenode.min_replicas(file)).unwrap_or(1);
         let config = Config { min_replicas: least, ..self.config.clone() };
-        let writer = Writer::within(config, Arc::clone(&self.budget), file, chunk_bytes, length, now);
+        let mut writer = Writer::within(config, Arc::clone(&self.budget), file, chunk_bytes, length, now);
+        if let Some(first) = first {
+            writer = writer.with_first_chunk(first);
+        }
         let left = self.random.below(14);
         let writing = Writing {
             path,
