@@ -23,6 +23,7 @@ pub struct File {
     /// Closed by its writer, so its length is exact.
     pub closed: bool,
     pub replication: u16,
+    pub min_replicas: u16,
 }
 
 /// Former contents of a path.
@@ -55,7 +56,7 @@ impl Model {
         self.touched.get(path).copied().unwrap_or(0)
     }
 
-    pub fn create(&mut self, path: &str, replication: u16) {
+    pub fn create(&mut self, path: &str, replication: u16, min_replicas: u16) {
         self.made += 1;
         let file = File {
             made: self.made,
@@ -67,6 +68,7 @@ impl Model {
             written_by: Vec::new(),
             closed: false,
             replication,
+            min_replicas,
         };
         self.files.insert(path.to_owned(), file);
     }
