@@ -15,7 +15,7 @@ use strait_kadoop::{
     ChunkId, Error, Identity, Millis, NodeId,
     disk::{Disk as _, read_whole},
     log::{checkpoints, segments},
-    messages::{Mutation, ReplicaState, RequestId},
+    messages::{LocatedChunk, Mutation, ReplicaState, RequestId},
 };
 
 /// Longest pause before a loss.
@@ -453,7 +453,12 @@ impl World {
         for (path, file) in &self.model.files {
             let located = namenode.locate(&user, path, 0, u64::MAX);
             let chunks = located.into_iter().flat_map(|located| located.chunks);
-            let lost = chunks.filter(|of| of.offset >= file.least && !elsewhere(of.chunk));
+            let kept = |at: u64| file.kept.iter().any(|(from, to)| (*from..*to).contains(&at));
+            let weak = |of: &LocatedChunk| {
+                let end = of.offset + u64::from(of.length.max(1));
+                of.offset >= file.least || (of.offset..end).any(kept)
+            };
+            let lost = chunks.filter(|of| weak(of) && !elsewhere(of.chunk));
             self.losses.lost.extend(lost.map(|of| of.chunk));
         }
     }
