@@ -30,13 +30,16 @@ pub(crate) struct Appended([[u32; 256]; 4]);
 
 impl Appended {
     /// For second parts of so many bytes.
-    pub(crate) fn of(bytes: u64) -> Self {
+    pub(crate) fn of(bytes: usize) -> Self {
         let mut tables = [[0; 256]; 4];
+        // A part of zeroes shows the change alone.
+        let zeroes = vec![0; bytes];
+        let of_zeroes = crc32c(&zeroes);
         for (place, table) in tables.iter_mut().enumerate() {
             for byte in 1..256_usize {
                 let lowest = byte & byte.wrapping_neg();
                 table[byte] = match byte ^ lowest {
-                    0 => crc32c_combine((byte as u32) << (8 * place), 0, bytes),
+                    0 => crc32c_append((byte as u32) << (8 * place), &zeroes) ^ of_zeroes,
                     rest => table[rest] ^ table[lowest],
                 };
             }
@@ -63,7 +66,7 @@ mod tests {
             let (begin, rest) = bytes.split_at(first);
             let (begin, next) = (crc32c(begin), crc32c(rest));
             assert_eq!(crc32c_combine(begin, next, rest.len() as u64), whole, "{first}");
-            assert_eq!(Appended::of(rest.len() as u64).combine(begin, next), whole, "{first}");
+            assert_eq!(Appended::of(rest.len()).combine(begin, next), whole, "{first}");
         }
     }
 

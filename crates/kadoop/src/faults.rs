@@ -25,14 +25,30 @@ faults! {
     LogEndTrusted,
     /// The log's mark is written before the records are on disk.
     MarkedEarly,
+    /// The log's mark is written at a start only.
+    MarkForgotten,
+    /// A start doesn't compare the log's end with its mark.
+    MarkIgnored,
     /// The namenode doesn't compare its log with the points that datanodes remember.
     HistoryIgnored,
+    /// Starts and joins make up for lost records.
+    JoinsCounted,
+    /// Changes don't wait for a datanode that may know more than the log.
+    UnheardBelieved,
+    /// New ids and stamps may lie below those of an admitted datanode.
+    AdmittedBelow,
     /// A flush with nothing new asks nobody.
     OldFlushBelieved,
     /// A torn frame is read as good.
     TornFrameRead,
     /// A checkpoint is renamed before it is synced.
     CheckpointNotSynced,
+    /// A checkpoint isn't compared with its checksums.
+    CheckpointUnchecked,
+    /// Only the newest checkpoint is kept, with the log behind it.
+    CheckpointKeptAlone,
+    /// A checkpoint lacks the files' minima of replicas.
+    MinimumNotSaved,
     /// Log segments are removed before the checkpoint that replaces them is complete.
     LogDroppedEarly,
     /// A repeated request is executed again.
@@ -45,6 +61,8 @@ faults! {
     AbsenceBelieved,
     /// Recovery decides without any member having answered.
     SilenceBelieved,
+    /// Recovery waits for ever for a datanode that an operator has decommissioned because it is gone.
+    GoneAwaited,
     /// A writer doesn't learn that its chunk was ended below the acknowledged length.
     LossHidden,
     /// Recovery reuses the pipeline's own stamp.
@@ -53,6 +71,16 @@ faults! {
     LeaseNotChecked,
     /// A file is closed before its last chunk is durable anywhere.
     CompleteNotDurable,
+    /// A chunk's end counts as durable with one replica, whatever the file's minimum.
+    DurableOnce,
+    /// A full report adds to the replicas of a datanode's former sessions.
+    ReportAdded,
+    /// Replicas are placed on any rack.
+    RacksIgnored,
+    /// A datanode that has moved stays on its former rack.
+    RackKept,
+    /// Superfluous replicas are removed from any rack.
+    SpreadForgotten,
     /// A replica of another stamp or length counts.
     StaleReplicaCounted,
     /// Superfluous replicas are removed without counting those that are good.

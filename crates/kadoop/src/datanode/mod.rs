@@ -351,7 +351,7 @@ impl<D: Disk + Clone> Datanode<D> {
     /// # Errors
     /// As [`Datanode::read`].
     pub fn digest(&self, read: &Read) -> Result<Digested> {
-        let units = self.units.get_or_init(|| Appended::of(self.config.unit_bytes.into()));
+        let units = self.units.get_or_init(|| Appended::of(self.config.unit_bytes as usize));
         match self.readable(read)? {
             Kept::Sealed(sealed) if sealed.damaged => Err(Error::Corrupt),
             Kept::Sealed(sealed) => {

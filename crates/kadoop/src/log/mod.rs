@@ -22,6 +22,7 @@ pub use mark::{make_mark, read_mark};
 pub use reader::{Tail, read_log};
 pub use writer::Journal;
 
+use crate::faults::{Fault, Faults};
 use std::io;
 use thiserror::Error;
 
@@ -119,10 +120,11 @@ pub fn checkpoints(names: &[String]) -> Vec<u64> {
 ///
 /// # Errors
 /// The disk's.
-pub fn prune<D: crate::disk::Disk>(disk: &D) -> io::Result<()> {
+pub fn prune<D: crate::disk::Disk>(disk: &D, faults: Faults) -> io::Result<()> {
     let names = disk.list()?;
     let checkpoints = checkpoints(&names);
-    let Some(kept) = checkpoints.len().checked_sub(2) else { return Ok(()) };
+    let kept = if faults.has(Fault::CheckpointKeptAlone) { 1 } else { 2 };
+    let Some(kept) = checkpoints.len().checked_sub(kept) else { return Ok(()) };
     for old in &checkpoints[..kept] {
         disk.remove(&checkpoint_name(*old))?;
     }

@@ -1,7 +1,7 @@
 //! Writing the log.
 
 use super::{
-    MAX_FRAME_BYTES,
+    MAX_FRAME_BYTES, checkpoints,
     frame::{HEADER_BYTES, parse_segment_header, segment_header, write_frame},
     mark::Mark,
     reader::read_segment,
@@ -133,7 +133,8 @@ impl<D: Disk> Journal<D> {
     }
 
     fn mark(&mut self, sequence: u64) -> io::Result<()> {
-        self.mark.as_mut().map_or(Ok(()), |mark| mark.note(sequence))
+        let mark = self.mark.as_mut().filter(|_| !self.faults.has(Fault::MarkForgotten));
+        mark.map_or(Ok(()), |mark| mark.note(sequence))
     }
 
     /// The file of the log's mark, if the mark has changed since the last call. Sync it now and then,
@@ -192,7 +193,8 @@ impl<D: Disk> Journal<D> {
 /// killed before a sync, or have ended after a failed one, which the kernel doesn't report again.
 /// Answers rely on this segment from now on, up to the record before `next`.
 fn renew_end<D: Disk>(disk: &D, cluster: u64, next: u64, faults: Faults) -> io::Result<()> {
-    let Some(last) = segments(&disk.list()?).last().copied() else { return Ok(()) };
+    let names = disk.list()?;
+    let Some(last) = segments(&names).last().copied() else { return Ok(()) };
     let name = segment_name(last);
     let bytes = read_whole(&disk.open(&name)?)?;
     // Bytes that were only in memory may have gone since the log was read.
@@ -201,7 +203,9 @@ fn renew_end<D: Disk>(disk: &D, cluster: u64, next: u64, faults: Faults) -> io::
         read_segment(&bytes, cluster, faults, &name, &mut sequence, &mut |_, _| Ok(()))
             .map_err(|error| io::Error::other(error.to_string()))?;
     }
-    if sequence != next {
+    // A checkpoint may hold records whose end of the log is lost.
+    let covered = checkpoints(&names).last().is_some_and(|last| last + 1 == next);
+    if sequence != next && !(covered && sequence < next) {
         let why = format!("{name} ends before record {sequence}, and ended before {next} a moment ago");
         return Err(io::Error::other(why));
     }

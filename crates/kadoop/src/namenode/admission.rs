@@ -17,16 +17,19 @@ impl Namenode {
     pub(super) fn demand_history(&mut self, beat: &Heartbeat) -> Result<()> {
         let (seen, highest) = (beat.seen, beat.highest);
         let state = &self.state;
-        let why =
-            if self.config.faults.has(Fault::HistoryIgnored) || state.history.has_admitted(beat.identity) {
-                None
-            } else if !state.has_point(seen) {
-                Some(if state.history.ends_before(seen) { Error::LogBehind } else { Error::OtherHistory })
-            } else if highest != Default::default() && !state.has_given(highest.0, highest.1) {
-                Some(Error::ForeignData)
-            } else {
-                None
-            };
+        let why = if self.config.faults.has(Fault::HistoryIgnored)
+            || state.history.has_admitted(beat.identity)
+        {
+            None
+        } else if !state.has_point(seen) {
+            let joins = self.config.faults.has(Fault::JoinsCounted);
+            let behind = if joins { seen.record > self.sequence() } else { state.history.ends_before(seen) };
+            Some(if behind { Error::LogBehind } else { Error::OtherHistory })
+        } else if highest != Default::default() && !state.has_given(highest.0, highest.1) {
+            Some(Error::ForeignData)
+        } else {
+            None
+        };
         match why {
             Some(why) => Err(self.cluster.refuse(beat.identity, why, seen, highest)),
             None => {
@@ -51,7 +54,10 @@ impl Namenode {
         if !history::is_possible(chunk, stamp) {
             return Err(Error::Invalid("no namenode can have given the numbers of its replicas"));
         }
-        let (chunk, stamp) = (ChunkId(chunk.0 + 1), Stamp(stamp.0 + 1));
+        let (chunk, stamp) = match self.config.faults.has(Fault::AdmittedBelow) {
+            false => (ChunkId(chunk.0 + 1), Stamp(stamp.0 + 1)),
+            true => Default::default(),
+        };
         let record = refused.seen.record;
         self.commit(None, vec![Record::Admitted { identity, record, chunk, stamp }]);
         self.cluster.forget_refusal(identity);
@@ -72,7 +78,10 @@ impl Namenode {
     /// Whether no datanode has been heard since the start, though some have joined earlier. Nothing
     /// changes until then, since they might know of more records than the log has.
     pub fn waits_for_datanodes(&self) -> bool {
-        !self.cluster.heard && self.cluster.in_safe_mode() && self.state.point().start != 0
+        !self.cluster.heard
+            && self.cluster.in_safe_mode()
+            && self.state.point().start != 0
+            && !self.config.faults.has(Fault::UnheardBelieved)
     }
 
     /// Whether the log may be changed, as far as the datanodes have told.

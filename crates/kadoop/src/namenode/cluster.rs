@@ -3,6 +3,7 @@
 use super::{Namenode, balance::Balance, orders::Orders, recovery::Round, state::State};
 use crate::{
     ChunkId, ClientId, Error, FileId, Identity, Incarnation, Millis, NodeId, Stamp,
+    faults::Fault,
     messages::{Order, Point, ReplicaReport, Space},
 };
 use rustc_hash::FxHashMap;
@@ -265,7 +266,8 @@ impl Namenode {
                 _ => Vec::new(),
             };
             let random = self.cluster.random() as usize;
-            let at = if wanted.is_empty() { random % free.len() } else { wanted[random % wanted.len()] };
+            let any = wanted.is_empty() || self.config.faults.has(Fault::RacksIgnored);
+            let at = if any { random % free.len() } else { wanted[random % wanted.len()] };
             chosen.push(free.swap_remove(at));
         }
         chosen.split_off(taken.len())

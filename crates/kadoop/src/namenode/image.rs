@@ -9,7 +9,7 @@ use super::{
 use crate::{
     ChunkId, ClientId, Config, FileId, Holder, InodeNo, Millis, NodeId,
     disk::Disk,
-    faults::Fault,
+    faults::{Fault, Faults},
     log::{self, CheckpointWriter, LogError, Tail},
 };
 use compact_str::CompactString;
@@ -71,7 +71,9 @@ pub fn load<D: Disk>(disk: &D, cluster: u64, config: &Config) -> Result<Loaded, 
     let loaded = load_part(disk, cluster, config)?;
     let found = loaded.state.next.sequence;
     match log::read_mark(disk, cluster)? {
-        Some(marked) if marked > found => Err(LogError::Short { found, marked }),
+        Some(marked) if marked > found && !config.faults.has(Fault::MarkIgnored) => {
+            Err(LogError::Short { found, marked })
+        }
         _ => Ok(loaded),
     }
 }
@@ -85,7 +87,7 @@ pub fn load_part<D: Disk>(disk: &D, cluster: u64, config: &Config) -> Result<Loa
     let mut unreadable = Vec::new();
     let mut state = None;
     for sequence in log::checkpoints(&disk.list()?).into_iter().rev() {
-        match read(disk, cluster, sequence) {
+        match read(disk, cluster, sequence, config.faults) {
             Ok(read) => {
                 state = Some(read);
                 break;
@@ -113,7 +115,7 @@ pub fn load_part<D: Disk>(disk: &D, cluster: u64, config: &Config) -> Result<Loa
 /// The disk's.
 pub fn save<D: Disk>(disk: &D, cluster: u64, config: &Config, state: &State) -> std::io::Result<()> {
     write_checkpoint(disk, cluster, config, state)?;
-    log::prune(disk)
+    log::prune(disk, config.faults)
 }
 
 /// As [`save`], but removes nothing: an older checkpoint can't be read, so those before it are
@@ -136,8 +138,9 @@ pub fn write_checkpoint<D: Disk>(
     }
     let mut to = CheckpointWriter::create(disk, cluster, state.next.sequence, config.faults)?;
     let mut result = Ok(());
+    let forgetful = config.faults.has(Fault::MinimumNotSaved);
     write(state, &mut |item| {
-        if result.is_ok() {
+        if result.is_ok() && !(forgetful && matches!(item, Item::Secured(..))) {
             // Writing to memory has no way to fail.
             result = to.item(&postcard::to_stdvec(item).unwrap_or_default());
         }
@@ -183,9 +186,9 @@ fn write_inode(number: InodeNo, inode: &Inode, item: &mut dyn FnMut(&Item)) {
     }
 }
 
-fn read<D: Disk>(disk: &D, cluster: u64, sequence: u64) -> Result<State, LogError> {
+fn read<D: Disk>(disk: &D, cluster: u64, sequence: u64, faults: Faults) -> Result<State, LogError> {
     let mut state = State::empty();
-    log::read_checkpoint(disk, cluster, sequence, |bytes| {
+    log::read_checkpoint(disk, cluster, sequence, faults, |bytes| {
         state.take_up(postcard::from_bytes(bytes).map_err(|_| "it isn't an item of this version")?)
     })?;
     if state.next.sequence == sequence && state.inodes.get(super::inodes::ROOT).is_some() {

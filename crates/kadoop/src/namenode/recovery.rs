@@ -355,7 +355,7 @@ impl Namenode {
                 others = others.max(length);
             }
         }
-        let answered = round.is_answered(open);
+        let answered = self.is_answered(round, open, now);
         let patient = open.pipeline.iter().all(|member| {
             round.answers.contains_key(&member.node) || self.is_given_up(member.node, round, now)
         });
@@ -373,6 +373,19 @@ impl Namenode {
         if unbroken.is_none() && patient && heard { others } else { None }
     }
 
+    /// Whether every member has answered. A decommissioned one that recovery stops waiting for is gone
+    /// for good, with all that it had: otherwise a file would stay open for ever if no other member has
+    /// any of its bytes.
+    fn is_answered(&self, round: &Round, open: &OpenChunk, now: Millis) -> bool {
+        let gone = |node: NodeId| {
+            self.state.decommissioned.contains(&node)
+                && self.is_given_up(node, round, now)
+                && !self.config.faults.has(Fault::GoneAwaited)
+        };
+        let answers = |node: NodeId| round.answers.contains_key(&node) || gone(node);
+        open.pipeline.iter().all(|member| answers(member.node))
+    }
+
     /// Whether the member was silent for so long that recovery stops waiting for it. A member that
     /// is still heard may hold the bytes that it reported in an earlier round, and is only late in
     /// this one.
@@ -388,7 +401,7 @@ impl Namenode {
         if replicas().any(|replica| has_as_much(&replica, demanded)) {
             return self.has_heard(round, open, now).then_some(demanded);
         }
-        if round.is_answered(open) {
+        if self.is_answered(round, open, now) {
             let longest = replicas().map(|replica| replica.length).max();
             round.lost = !self.config.faults.has(Fault::LossHidden);
             return if round.lost { None } else { longest.or(Some(0)) };
@@ -411,13 +424,6 @@ impl Namenode {
                 && (report.stamp, report.length) == (stamp, length)
                 && !odd.corrupt
         })
-    }
-}
-
-impl Round {
-    /// Whether every member has answered.
-    fn is_answered(&self, open: &OpenChunk) -> bool {
-        open.pipeline.iter().all(|member| self.answers.contains_key(&member.node))
     }
 }
 

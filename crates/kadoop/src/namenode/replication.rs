@@ -120,8 +120,9 @@ impl Namenode {
                     .is_some_and(|node| node.reported && !node.leaving.contains_key(&chunk))
             });
             let moved = self.cluster.balance.as_ref().and_then(|balance| balance.source(chunk));
-            let beside =
-                |node: NodeId| counted.iter().filter(|other| self.rack(**other) == self.rack(node)).count();
+            let spread = !self.config.faults.has(Fault::SpreadForgotten);
+            let same = |node: NodeId, other: NodeId| spread && self.rack(other) == self.rack(node);
+            let beside = |node: NodeId| counted.iter().filter(|other| same(node, **other)).count();
             let held = |node: NodeId| self.cluster.nodes.get(&node).map_or(0, |node| node.held.len());
             // The rest stays on as many racks as possible.
             let goes = goes.max_by_key(|node| (Some(*node) == moved, beside(*node), held(*node)));

@@ -13,7 +13,7 @@ use crate::{
     faults::Fault,
     messages::{Change, Heartbeat, HeartbeatAnswer, Order, ReplicaReport, ReplicaState},
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// Most orders in one answer. Bounds the answer's size, and the datanode's work at a time.
 const MAX_ORDERS: usize = 100;
@@ -73,11 +73,16 @@ impl Namenode {
         let known = self.state.identities.get(&beat.identity).copied();
         let id = known.unwrap_or(self.state.next.node);
         // A datanode that moved to another rack keeps its number.
-        if known.is_none_or(|node| self.rack(node) != rack) {
+        let moved = |node| self.rack(node) != rack && !self.config.faults.has(Fault::RackKept);
+        if known.is_none_or(moved) {
             let (node, identity) = (id, beat.identity);
             self.commit(None, vec![Record::NodeJoined { node, identity, rack: rack.into() }]);
         }
-        self.forget_replicas(id);
+        let adds = self.config.faults.has(Fault::ReportAdded);
+        let former = self.cluster.nodes.get(&id).filter(|_| adds).map(|node| node.held.clone());
+        if !adds {
+            self.forget_replicas(id);
+        }
         let session = self.cluster.new_session();
         let node = Node {
             incarnation: beat.incarnation,
@@ -88,7 +93,7 @@ impl Namenode {
             reported: false,
             comeback: Comeback::Over,
             space: beat.space,
-            held: BTreeSet::new(),
+            held: former.unwrap_or_default(),
             leaving: BTreeMap::new(),
             orders: Orders::default(),
         };
@@ -122,7 +127,9 @@ impl Namenode {
             self.commit(None, vec![Record::Settled { identity: beat.identity }]);
         }
         if let Some(full) = &beat.full {
-            self.forget_replicas(id);
+            if !self.config.faults.has(Fault::ReportAdded) {
+                self.forget_replicas(id);
+            }
             full.iter().for_each(|report| self.note(id, *report, false));
             if let Some(node) = self.cluster.nodes.get_mut(&id) {
                 node.reported = true;

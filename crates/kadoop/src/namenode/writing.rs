@@ -250,7 +250,10 @@ impl Namenode {
     /// reports and, for `ends`, by the writer's claim.
     fn all_durable(&self, file: FileId, ends: &[End]) -> Result<bool> {
         let open = self.state.open.get(&file).ok_or(Error::LeaseLost)?;
-        let least = self.state.inode(open.inode)?.min_replicas(self.config.min_replicas);
+        let least = match self.config.faults.has(Fault::DurableOnce) {
+            false => self.state.inode(open.inode)?.min_replicas(self.config.min_replicas),
+            true => 1,
+        };
         let told = ends.iter().filter(|end| end.length > 0 && open.place(end.chunk).is_some());
         let told = told.into_iter().all(|end| {
             let mut nodes = self.cluster.live_good(end.chunk);
@@ -285,7 +288,8 @@ impl Namenode {
         let being_written =
             |logged: &Chunk| logged.ended && self.state.open_inodes.contains_key(&logged.inode);
         let short = self.state.chunks.get(&chunk).is_some_and(being_written)
-            && self.cluster.live_good(chunk).len() < self.least_of(chunk);
+            && self.cluster.live_good(chunk).len() < self.least_of(chunk)
+            && !self.config.faults.has(Fault::DurableOnce);
         if short {
             self.cluster.short.insert(chunk);
         } else {

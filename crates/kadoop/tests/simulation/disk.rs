@@ -22,6 +22,8 @@ const EIO: i32 = 5;
 struct Content {
     now: Vec<u8>,
     synced: Vec<u8>,
+    /// Whether the two may differ.
+    changed: bool,
     /// Sectors whose sync failed and that weren't written since.
     lost: BTreeSet<usize>,
     /// The same for the length.
@@ -149,6 +151,43 @@ impl SimDisk {
         self.0.borrow_mut().fuse = Some(operations);
     }
 
+    /// Puts another disk's contents in the place of this one's, on the disk. Nobody may use this one.
+    pub fn put_back(&self, other: &Self) {
+        let mut inner = other.0.borrow().clone();
+        inner.fuse = None;
+        inner.sync_fuse = None;
+        inner.unsynced.clear();
+        inner.synced_names = inner.names.clone();
+        for content in &mut inner.files {
+            content.synced = content.now.clone();
+            content.lost.clear();
+            (content.changed, content.length_lost) = (false, false);
+        }
+        *self.0.borrow_mut() = inner;
+    }
+
+    /// Replaces a file's bytes, on the disk.
+    pub fn replace(&self, name: &str, bytes: &[u8]) {
+        let mut inner = self.0.borrow_mut();
+        let file = inner.names[name];
+        let content = &mut inner.files[file];
+        (content.now, content.synced) = (bytes.to_vec(), bytes.to_vec());
+        content.lost.clear();
+        (content.changed, content.length_lost) = (false, false);
+    }
+
+    /// Removes a file, on the disk.
+    pub fn lose(&self, name: &str) {
+        let mut inner = self.0.borrow_mut();
+        inner.names.remove(name);
+        inner.synced_names.remove(name);
+    }
+
+    /// Cancels the scheduled failure of the power, or turns it on again.
+    pub fn keep_on(&self) {
+        self.0.borrow_mut().fuse = None;
+    }
+
     /// Another disk with the same contents.
     pub fn copy(&self) -> Self {
         Self(Rc::new(RefCell::new(self.0.borrow().clone())))
@@ -173,7 +212,7 @@ impl SimDisk {
         inner.unsynced.clear();
         inner.names = inner.synced_names.clone();
         for content in &mut inner.files {
-            if content.now != content.synced {
+            if std::mem::take(&mut content.changed) && content.now != content.synced {
                 content.tear(random);
             }
         }
@@ -218,6 +257,7 @@ impl SimDisk {
 
 impl Content {
     fn write(&mut self, start: usize, bytes: &[u8]) {
+        self.changed = true;
         let end = start + bytes.len();
         if end > self.now.len() {
             self.now.resize(end, 0);
@@ -231,6 +271,7 @@ impl Content {
     }
 
     fn set_length(&mut self, length: usize) {
+        self.changed = true;
         self.length_lost &= length == self.now.len();
         // The cut also writes the sector that it goes through.
         self.lost.retain(|sector| (sector + 1) * SECTOR <= length);
@@ -238,6 +279,14 @@ impl Content {
     }
 
     fn sync(&mut self) {
+        if !self.changed {
+            return;
+        }
+        if self.lost.is_empty() && !self.length_lost {
+            self.synced.clone_from(&self.now);
+            self.changed = false;
+            return;
+        }
         let length = if self.length_lost { self.synced.len() } else { self.now.len() };
         let mut synced = self.now.clone();
         synced.resize(length, 0);

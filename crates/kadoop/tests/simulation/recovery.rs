@@ -97,6 +97,30 @@ fn with_no_member_alive_recovery_waits() {
     assert_eq!(cluster.length(), (10, false));
 }
 
+/// The machine of one member is gone for good, and the other member has restarted without a replica.
+fn gone_for_good(decommissioned: bool, fault: Option<Fault>) -> (u64, bool) {
+    let mut cluster = Cluster::new(2, fault);
+    let file = cluster.create(2);
+    let new = cluster.add(file, Vec::new());
+    cluster.hold(&new, 0, 10, ReplicaState::Open);
+    cluster.hold(&new, 1, 0, ReplicaState::Returned);
+    let (gone, restarted) = (cluster.index(new.pipeline[0].node), cluster.index(new.pipeline[1].node));
+    cluster.nodes[restarted].replicas.clear();
+    if decommissioned {
+        cluster.namenode.decommission(&someone("kadoop"), new.pipeline[0].node, false).unwrap();
+    }
+    cluster.pass(500_000, &[gone]);
+    cluster.length()
+}
+
+/// Else the file stays open for ever (seed 1049 of the cluster with lost datanodes).
+#[test]
+fn recovery_stops_waiting_for_a_member_that_an_operator_has_given_up() {
+    assert_eq!(gone_for_good(false, None), (0, true));
+    assert_eq!(gone_for_good(true, None), (0, false));
+    assert_eq!(gone_for_good(true, Some(Fault::GoneAwaited)), (0, true));
+}
+
 /// The member has bytes that the other has lost, and is alive. Once, the namenode stopped waiting
 /// for it because a minute had passed since the recovery began (seeds 10,236,724 and 10,691,780 of
 /// the cluster).

@@ -208,7 +208,8 @@ impl World {
         let [a, b, c] = paths(host);
         let path = if self.random.one_in(2) { a } else { b };
         let Some(file) = self.model.files.get(&path) else {
-            let replication = 1 + self.random.below(3) as u16;
+            let least = self.losses.least();
+            let replication = least + self.random.below(4 - u64::from(least)) as u16;
             return self.create(host, path, false, replication);
         };
         let replication = file.replication;
@@ -235,7 +236,8 @@ impl World {
         let Some(made) = made else { return self.idle(host) };
         self.client(host).made = made;
         // Every second file demands more than one replica.
-        let min_replicas = (self.random.below(2) as u16 * 2).min(replication);
+        let drawn = self.random.below(2) as u16 * 2;
+        let min_replicas = if self.losses.is_single() { 2 } else { drawn.min(replication) };
         let mode = 0o644;
         self.begin_asking(
             host,
@@ -311,19 +313,19 @@ impl World {
         match (mutation, answer) {
             (Mutation::RecoverLease { .. }, Ok(_) | Err(Error::NotFound)) => self.idle(host),
             (
-                Mutation::Create { path, replication, .. },
+                Mutation::Create { path, replication, min_replicas, .. },
                 Ok(Answer::Opened { file, length: 0, chunk_bytes, .. }),
             ) => {
                 self.model.touch(&path, self.now);
-                self.model.create(&path, replication);
+                self.model.create(&path, replication, min_replicas);
                 self.begin_writing(host, path, file, chunk_bytes, 0, None);
             }
             (
-                Mutation::Create { path, replication, .. },
+                Mutation::Create { path, replication, min_replicas, .. },
                 Ok(Answer::Begun { file, chunk_bytes, first, .. }),
             ) => {
                 self.model.touch(&path, self.now);
-                self.model.create(&path, replication);
+                self.model.create(&path, replication, min_replicas);
                 self.begin_writing(host, path, file, chunk_bytes, 0, Some(first));
             }
             (Mutation::Append { path }, Ok(Answer::Opened { file, length, chunk_bytes, .. })) => {
@@ -378,11 +380,11 @@ impl World {
         let Some(mutation) = self.client(host).unsure.take() else { return };
         let there = status.as_ref().is_ok();
         let executed = match &mutation {
-            Mutation::Create { path, replication, .. } => {
+            Mutation::Create { path, replication, min_replicas, .. } => {
                 let before = self.client(host).made;
                 if status.is_ok_and(|status| status.made != before) {
                     self.model.touch(path, self.now);
-                    self.model.create(path, *replication);
+                    self.model.create(path, *replication, *min_replicas);
                 }
                 false
             }

@@ -14,6 +14,8 @@ pub struct File {
     pub bytes: Vec<u8>,
     /// Number of bytes certainly on disk.
     pub least: u64,
+    /// Ranges that recovery has kept: no writer was told how many replicas they have.
+    pub kept: Vec<(u64, u64)>,
     /// Number of flushed bytes, and the pipelines that have them in memory.
     pub flushed: u64,
     pub pipelines: Vec<Vec<Member>>,
@@ -23,6 +25,7 @@ pub struct File {
     /// Closed by its writer, so its length is exact.
     pub closed: bool,
     pub replication: u16,
+    pub min_replicas: u16,
 }
 
 /// Former contents of a path.
@@ -55,18 +58,20 @@ impl Model {
         self.touched.get(path).copied().unwrap_or(0)
     }
 
-    pub fn create(&mut self, path: &str, replication: u16) {
+    pub fn create(&mut self, path: &str, replication: u16, min_replicas: u16) {
         self.made += 1;
         let file = File {
             made: self.made,
             bytes: Vec::new(),
             least: 0,
+            kept: Vec::new(),
             flushed: 0,
             pipelines: Vec::new(),
             seen: 0,
             written_by: Vec::new(),
             closed: false,
             replication,
+            min_replicas,
         };
         self.files.insert(path.to_owned(), file);
     }
@@ -150,6 +155,9 @@ impl World {
             self.model.touch(path, self.now);
         }
         if let Some(file) = self.model.files.get_mut(path) {
+            if length > file.least {
+                file.kept.push((file.least, length));
+            }
             file.bytes.truncate(length as usize);
             (file.least, file.flushed, file.closed) = (length, 0, false);
             file.seen = file.seen.min(length);

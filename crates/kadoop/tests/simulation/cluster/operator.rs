@@ -36,7 +36,8 @@ impl Operator {
 impl World {
     pub fn begin_operating(&mut self) {
         // In a stranding only one crash may go wrong.
-        if self.operator.works && self.moment != Some(Moment::Stranding) {
+        let alone = self.moment == Some(Moment::Stranding) || self.losses.excludes_operator();
+        if self.operator.works && !alone {
             self.at(self.now + 1, Event::Operate);
         }
     }
@@ -115,7 +116,9 @@ impl World {
         if let Some(rebalancing) = namenode.rebalancing().filter(|rebalancing| rebalancing.running) {
             return Err(format!("{rebalancing:?}"));
         }
-        let leaving: Vec<NodeId> = namenode.state().decommissioned.iter().copied().collect();
+        let here = |node: &NodeId| self.nodes.iter().any(|known| known.number == Some(*node));
+        let decommissioned = namenode.state().decommissioned.iter().copied();
+        let leaving: Vec<NodeId> = decommissioned.filter(here).collect();
         for node in &leaving {
             let standing = self.standing(*node);
             if standing != Some(Standing::Decommissioned) {

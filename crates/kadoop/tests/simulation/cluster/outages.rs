@@ -70,7 +70,8 @@ impl World {
             }
             4 => self.end_process(if one { NAMENODE } else { node }),
             5 | 6 => self.want_replicas(),
-            7 => self.lose_sector(node - 1),
+            7 if !self.losses.is_single() => self.lose_sector(node - 1),
+            7 => {}
             8 => self.disk.set_full(true),
             _ => self.take_away(),
         }
@@ -85,7 +86,8 @@ impl World {
         }
         let path = paths[self.outages.random.below(paths.len() as u64) as usize].clone();
         // At most as many as remain while a datanode is decommissioned.
-        let wanted = 1 + self.outages.random.below(NODES as u64 - 1) as u16;
+        let least = self.losses.least() as u64;
+        let wanted = (least + self.outages.random.below(NODES as u64 - least)) as u16;
         if self.is_unsure(&path) || self.is_rotten(&path) {
             return;
         }
@@ -150,7 +152,7 @@ impl World {
 
     /// Executes a mutation for another client; returns whether it succeeded. Refuses while the
     /// namenode's disk may fail amid it, which would leave the outcome unknown.
-    fn demand(&mut self, mutation: Mutation) -> bool {
+    pub fn demand(&mut self, mutation: Mutation) -> bool {
         if !self.disk.is_sound() || self.stalled(NAMENODE).is_some() {
             return false;
         }

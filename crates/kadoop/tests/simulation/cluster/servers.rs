@@ -61,7 +61,10 @@ impl World {
                 self.ask(|namenode| namenode.suspect(node, chunk, stamp))?;
                 Reply::Done(Ok(()))
             }
-            Request::Beat(beat) => Reply::Beat(self.ask(|namenode| namenode.heartbeat(&beat, "", now))?),
+            Request::Beat(beat) => {
+                let rack = self.rack_of(beat.identity);
+                Reply::Beat(self.ask(|namenode| namenode.heartbeat(&beat, rack, now))?)
+            }
             _ => return None,
         })
     }
@@ -205,6 +208,10 @@ impl World {
         let Some(node) = this.running.as_mut().filter(|_| !this.beating) else { return };
         this.beating = true;
         let beat = node.heartbeat(space);
+        this.heard = beat.seen.record;
+        if beat.session == 0 {
+            this.joined = self.now;
+        }
         self.call(host, vec![NAMENODE], &Request::Beat(beat.clone()), 900, Then::Beat(beat));
     }
 
@@ -215,6 +222,7 @@ impl World {
         let known = matches!(reply, Some(Reply::Beat(Ok(_))));
         if let Some(Reply::Beat(Ok(answer))) = &reply {
             self.numbers.insert(answer.node, host - 1);
+            this.number = Some(answer.node);
             this.cluster = CLUSTER;
             node.join(CLUSTER);
         }

@@ -28,7 +28,8 @@ impl Swaps {
 impl World {
     pub fn begin_swaps(&mut self) {
         // In a stranding only one crash may go wrong.
-        if self.swaps.come && self.moment != Some(Moment::Stranding) {
+        let alone = self.moment == Some(Moment::Stranding) || self.losses.is_single();
+        if self.swaps.come && !alone {
             self.at(self.now + 1, Event::Swap);
         }
     }

@@ -35,7 +35,8 @@ impl Syncs {
 impl World {
     pub fn begin_failing_syncs(&mut self) {
         // In a stranding only one crash may go wrong.
-        if self.syncs.fail && self.moment != Some(Moment::Stranding) {
+        let alone = self.moment == Some(Moment::Stranding) || self.losses.needs_mark();
+        if self.syncs.fail && !alone {
             self.at(self.now + 1, Event::Syncs);
         }
     }

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use strait_kadoop::{
     ChunkId,
     messages::{Mutation, Read, ReplicaReport, ReplicaState, RequestId},
-    namenode::save,
+    namenode::{save, write_checkpoint},
 };
 
 /// Number of kinds; a run has some of them.
@@ -109,8 +109,9 @@ impl World {
         });
     }
 
-    fn checkpoint(&mut self) {
+    pub fn checkpoint(&mut self) {
         let Some((namenode, _)) = &self.namenode else { return };
+        let save = if self.unreadable { write_checkpoint } else { save };
         let saved = save(&self.disk, CLUSTER, &self.config, namenode.state());
         if saved.is_err() && self.disk.is_off() {
             self.crash(NAMENODE);

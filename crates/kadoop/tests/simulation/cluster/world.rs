@@ -2,11 +2,13 @@
 
 use super::{
     client::Client,
+    losses::Losses,
     model::Model,
     moments::{Moment, Strand},
     network::{Call, Host, NAMENODE, Reply, Request},
     operator::Operator,
     outages::Outages,
+    racks::Racks,
     swaps::Swaps,
     syncs::Syncs,
 };
@@ -74,6 +76,8 @@ pub enum Event {
     Outage,
     /// Two replicas' files are swapped.
     Swap,
+    /// Files are lost, damaged or replaced by older ones, or the operator looks after that.
+    Loss,
 }
 
 /// The purpose of a call.
@@ -118,6 +122,12 @@ pub struct Node {
     pub last_caller: u64,
     pub beating: bool,
     pub incarnation: Incarnation,
+    pub identity: Identity,
+    /// Its number, once it has joined.
+    pub number: Option<NodeId>,
+    /// The last record that it has certainly heard of, and when it last asked for a session.
+    pub heard: u64,
+    pub joined: Millis,
 }
 
 pub struct World {
@@ -127,8 +137,10 @@ pub struct World {
     pub budget: Arc<dyn Budget>,
     pub now: Millis,
     order: u64,
-    events: BinaryHeap<Reverse<(Millis, u64)>>,
-    what: BTreeMap<u64, Event>,
+    events: BinaryHeap<Reverse<(Millis, u64, usize)>>,
+    what: Vec<Option<Event>>,
+    /// Free places in `what`.
+    free: Vec<usize>,
     pub calls: BTreeMap<u64, Call>,
     pub last_call: u64,
     /// For each host: number of starts, end of its stall, and how far its clock is ahead.
@@ -158,6 +170,13 @@ pub struct World {
     pub outages: Outages,
     /// Swaps replicas' files.
     pub swaps: Swaps,
+    /// Loses and restores files.
+    pub losses: Losses,
+    pub racks: Racks,
+    /// The last record that the namenode has surely on disk.
+    pub logged: u64,
+    /// Whether the namenode couldn't read a checkpoint when it started.
+    pub unreadable: bool,
     /// The rare moment that this run provokes, if any.
     pub moment: Option<Moment>,
     /// Recent calls to datanodes.
@@ -215,7 +234,7 @@ pub fn config(fault: Option<Fault>) -> Config {
 
 impl World {
     pub fn new(seed: u64, fault: Option<Fault>) -> Self {
-        let node = |_| Node {
+        let node = |at: usize| Node {
             disks: (0..DIRECTORIES).map(|_| SimDisk::default()).collect(),
             cluster: 0,
             running: None,
@@ -225,6 +244,10 @@ impl World {
             last_caller: 0,
             beating: false,
             incarnation: Incarnation(0),
+            identity: Identity(1 + at as u64),
+            number: None,
+            heard: 0,
+            joined: 0,
         };
         let mut random = Random(seed);
         // Few kinds of trouble at a time: each alone goes deeper than all together.
@@ -236,7 +259,8 @@ impl World {
             now: 0,
             order: 0,
             events: BinaryHeap::new(),
-            what: BTreeMap::new(),
+            what: Vec::new(),
+            free: Vec::new(),
             calls: BTreeMap::new(),
             last_call: 0,
             lives: vec![0; HOSTS],
@@ -257,6 +281,10 @@ impl World {
             syncs: Syncs::new(seed),
             outages: Outages::new(seed),
             swaps: Swaps::new(seed),
+            losses: Losses::new(seed),
+            racks: Racks::new(seed),
+            logged: 0,
+            unreadable: false,
             moment: None,
             echoes: VecDeque::new(),
             continued: None,
@@ -268,13 +296,18 @@ impl World {
             random,
         };
         world.draw_moment();
+        world.draw_losses();
         world
     }
 
     pub fn at(&mut self, when: Millis, event: Event) {
         self.order += 1;
-        self.events.push(Reverse((when.max(self.now), self.order)));
-        self.what.insert(self.order, event);
+        let place = self.free.pop().unwrap_or(self.what.len());
+        if place == self.what.len() {
+            self.what.push(None);
+        }
+        self.what[place] = Some(event);
+        self.events.push(Reverse((when.max(self.now), self.order, place)));
     }
 
     /// Time by the host's own clock.
@@ -289,13 +322,14 @@ impl World {
 
     /// Processes events until `end`.
     pub fn run_until(&mut self, end: Millis) -> Result<(), String> {
-        while let Some(Reverse((when, order))) = self.events.peek().copied() {
+        while let Some(Reverse((when, _, place))) = self.events.peek().copied() {
             if when > end {
                 break;
             }
             self.events.pop();
             self.now = when;
-            if let Some(event) = self.what.remove(&order) {
+            self.free.push(place);
+            if let Some(event) = self.what[place].take() {
                 self.happen(event);
             }
             if let Some(why) = self.failure.take() {
@@ -345,6 +379,15 @@ impl World {
                 Some(until) => self.at(until, Event::Renew(host, life)),
                 None => self.renew_leases(host),
             },
+            // The operator doesn't want anything else to happen now.
+            Event::Trouble | Event::Operate | Event::Syncs | Event::Outage | Event::Swap
+                if self.losses.is_mending() =>
+            {
+                self.at(self.now + 500, event);
+            }
+            Event::Restart(host) if host > NODES && self.losses.is_mending() => {
+                self.at(self.now + 500, event);
+            }
             Event::Restart(host) => self.start(host),
             Event::Mend(from, to) => drop(self.cut.remove(&(from, to))),
             Event::Trouble => self.trouble(),
@@ -356,6 +399,7 @@ impl World {
             Event::Syncs => self.fail_syncs(),
             Event::Outage => self.outage(),
             Event::Swap => self.swap(),
+            Event::Loss => self.lose(),
         }
     }
 
@@ -386,6 +430,7 @@ impl World {
             self.on_log_failed();
             return None;
         }
+        self.logged = namenode.sequence();
         self.watch_kept();
         Some(answer)
     }
@@ -404,9 +449,15 @@ impl World {
         if host == NAMENODE && self.namenode.is_none() {
             let loaded = match load(&self.disk, CLUSTER, &self.config) {
                 Ok(loaded) => loaded,
+                Err(_) if self.put_files_back() => return,
                 Err(error) => return self.fail(format!("the namenode doesn't start: {error}")),
             };
             let next = loaded.state.next.sequence + 1;
+            if next <= self.logged {
+                let logged = self.logged;
+                return self.fail(format!("the namenode starts with record {next} of {logged} answered"));
+            }
+            self.unreadable = !loaded.unreadable.is_empty();
             let config = self.config.clone();
             let journal =
                 Journal::start(self.disk.clone(), CLUSTER, next, config.segment_bytes, config.faults);
@@ -416,12 +467,16 @@ impl World {
                     let random = self.random.next();
                     let namenode = Namenode::new(config, loaded.state, self.clock(host), random);
                     self.namenode = Some((namenode, journal));
+                    self.on_namenode_started();
                     self.at(self.now + 1_000, Event::Tick(host, life));
                     let drawn = self.random.next() | 1;
                     self.ask(|namenode| namenode.begin(drawn));
                 }
                 // The power or a sync failed; the next start may succeed.
-                Err(_) => {
+                Err(error) => {
+                    if self.trace {
+                        eprintln!("{:>7} the log's start: {error}", self.now);
+                    }
                     if self.disk.is_off() {
                         self.disk.crash(&mut self.random);
                     }
@@ -430,9 +485,9 @@ impl World {
             }
         } else if (1..=NODES).contains(&host) && self.nodes[host - 1].running.is_none() {
             let incarnation = Incarnation(self.random.next());
-            let identity = Identity(host as u64);
-            let Node { disks, cluster, .. } = &self.nodes[host - 1];
-            let (disks, cluster) = (disks.clone(), *cluster);
+            self.move_rack(host - 1);
+            let Node { disks, cluster, identity, .. } = &self.nodes[host - 1];
+            let (disks, cluster, identity) = (disks.clone(), *cluster, *identity);
             disks.iter().for_each(SimDisk::begin_use);
             match Datanode::start(self.config.clone(), disks, identity, cluster, incarnation) {
                 Ok(node) => {
@@ -490,6 +545,7 @@ impl World {
         } else if host <= NODES {
             let node = &mut self.nodes[host - 1];
             (node.running, node.incarnation) = (None, Incarnation(0));
+            node.heard = 0;
             node.held.clear();
             node.placing.clear();
             node.sealing.clear();

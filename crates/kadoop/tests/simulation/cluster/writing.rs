@@ -40,6 +40,13 @@ impl World {
     ) {
         let now = self.clock(host);
         let least = self.ask(|namenode| namenode.min_replicas(file)).unwrap_or(1);
+        if let Some(known) = self.model.files.get(&path) {
+            let wanted = known.min_replicas.max(1).min(known.replication);
+            let there = self.namenode.as_ref().is_some_and(|(of, _)| of.state().open.contains_key(&file));
+            if there && least != usize::from(wanted) {
+                return self.fail(format!("{path}: a minimum of {least} replicas, {wanted} wanted"));
+            }
+        }
         let config = Config { min_replicas: least, ..self.config.clone() };
         let mut writer = Writer::within(config, Arc::clone(&self.budget), file, chunk_bytes, length, now);
         if let Some(first) = first {
@@ -106,7 +113,7 @@ impl World {
 
     /// The writer got nowhere for some time. It keeps its bytes, and may go on, or be left.
     fn on_stuck(&mut self, host: Host) {
-        let leaves = self.random.one_in(4);
+        let leaves = self.random.one_in(4) || self.healed && !self.losses.lost.is_empty();
         let Task::Writing(writing) = &mut self.client(host).task else { return };
         let was = writing.goal.take();
         if leaves {
