@@ -78,7 +78,7 @@ fn calls_are_counted_where_they_are_answered() {
     };
     assert_eq!(number(r#"strait_call_seconds_count{role="namenode",operation="stat"}"#), 1);
     assert_eq!(number(r#"strait_call_errors_total{role="namenode",operation="stat"}"#), 1);
-    for operation in ["create", "add_chunk", "complete", "heartbeat"] {
+    for operation in ["create", "complete", "heartbeat"] {
         let count =
             number(&format!(r#"strait_call_seconds_count{{role="namenode",operation="{operation}"}}"#));
         assert!(count > 0, "{operation}");
