@@ -177,6 +177,27 @@ fn after_lost_records_nothing_changes_until_an_operator_decides() {
     }
 }
 
+/// Whether the numbers after an admission are above those of the lost records.
+fn numbers_rise(fault: Option<Fault>) -> bool {
+    let Loss { old, mut node, lost } = lose(2);
+    let faults = fault.map_or(Faults::NONE, Faults::planted);
+    let mut namenode = start(old, ANEW, Config { faults, ..config() });
+    node.join(&mut namenode).unwrap_err();
+    namenode.admit(&caller("kadoop"), Identity(1)).unwrap();
+    node.join(&mut namenode).unwrap();
+    namenode.tick(0);
+    let mut other = Node::new(2);
+    other.join(&mut namenode).unwrap();
+    let new = Names::of(&mut namenode).file(&mut namenode, "/new", &mut other);
+    lost.iter().all(|lost| new.chunk > lost.chunk && new.stamp > lost.stamp)
+}
+
+#[test]
+fn numbers_rise_above_those_of_an_admitted_datanode() {
+    assert!(numbers_rise(None));
+    assert!(!numbers_rise(Some(Fault::AdmittedBelow)));
+}
+
 #[test]
 fn a_new_cluster_waits_for_no_datanode() {
     let mut namenode = start(State::new(&config()), ANEW, config());

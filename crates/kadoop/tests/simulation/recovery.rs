@@ -303,6 +303,24 @@ fn a_file_closes_only_when_its_last_chunk_is_durable() {
     }
 }
 
+/// A file with a minimum of two replicas, closed when one datanode has sealed its chunk.
+fn closes_with_one_replica(fault: Option<Fault>) -> Result<Answer, Error> {
+    let mut cluster = Cluster::new(2, fault);
+    let (path, overwrite, mode, chunk_bytes) = ("/f".to_owned(), false, 0o644, 1 << 26);
+    let create = Mutation::Create { path, overwrite, mode, replication: 2, chunk_bytes, min_replicas: 2 };
+    let Ok(Answer::Opened { file, .. }) = cluster.ask(create) else { panic!("not opened") };
+    let new = cluster.add(file, Vec::new());
+    cluster.hold(&new, 0, 10, ReplicaState::Sealed);
+    let ends = vec![End { chunk: new.chunk, length: 10, durable: vec![new.pipeline[0].node] }];
+    cluster.ask(Mutation::Complete { file, ends })
+}
+
+#[test]
+fn a_file_closes_only_with_its_minimum_of_replicas() {
+    assert_eq!(closes_with_one_replica(None), Ok(Answer::Completed(false)));
+    assert_eq!(closes_with_one_replica(Some(Fault::DurableOnce)), Ok(Answer::Completed(true)));
+}
+
 #[test]
 fn a_lost_datanodes_chunks_are_copied_and_removed_again_when_it_is_back() {
     let (mut cluster, new) = closed(3, None);

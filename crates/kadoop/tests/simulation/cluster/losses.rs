@@ -263,8 +263,10 @@ impl World {
         }
         self.checkpoint();
         let all = checkpoints(&self.disk.list().unwrap_or_default());
-        let [.., before, newest] = all[..] else { return };
-        if self.namenode.is_none() || [before, newest].iter().any(|of| self.losses.damaged.contains(of)) {
+        let Some(newest) = all.last().copied() else { return };
+        // With a single one, the log goes back to the first record.
+        let kept = all.iter().rev().take(2);
+        if self.namenode.is_none() || kept.into_iter().any(|of| self.losses.damaged.contains(of)) {
             return;
         }
         let name = format!("checkpoint-{newest:020}");
