@@ -59,6 +59,10 @@ const LONG_WORK: [&str; 4] = [
     methods::CloseFile::NAME,
 ];
 
+/// Changes that harm nobody if they are executed twice: the first opens a file as it is, the second
+/// ends a handle. If one is refused, it may be repeated, whatever became of earlier attempts.
+const TOLD_BY_HANDLE: [&str; 2] = [methods::AppendFile::NAME, methods::CloseFile::NAME];
+
 /// The attempted operation, for error messages.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Subject<'a> {
@@ -486,7 +490,13 @@ impl Session {
                         Err(error) if error.kind() == ErrorKind::Unauthenticated => {
                             return Err((error, unanswered));
                         }
-                        result => return result.map_err(|error| (error, false)),
+                        // A gateway that didn't know the earlier attempt may have refused this one.
+                        Err(error) => {
+                            let unknown =
+                                unanswered && error.retry_safe() && !TOLD_BY_HANDLE.contains(&M::NAME);
+                            return Err((error, unknown));
+                        }
+                        Ok(success) => return Ok(success),
                     },
                     Err(broken) if broken.is_silence() => return Err((self.lost(&broken, subject), true)),
                     Err(broken) => {
