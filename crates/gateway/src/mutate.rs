@@ -10,7 +10,7 @@ use crate::context::{Caller, Context};
 use crate::errors::{Exception, required, signed, unsigned};
 use crate::handles::{Closed, Handle, OpenFile, Place};
 use crate::memory::Permit;
-use crate::retry::{Entry, Outcome, RequestId};
+use crate::retry::{Entry, Keep, Outcome, RequestId};
 use crate::turns;
 use crate::v2::path;
 use bytes::Bytes;
@@ -46,6 +46,8 @@ struct Asked {
     /// The paths to look at if such a retry fails, and its failure doesn't say whether the first
     /// attempt was executed.
     doubtful: Option<String>,
+    /// The part of it to remember.
+    keep: Keep,
     /// Its place among the changes that run in the store. None if its first attempt has one, or is
     /// done.
     place: Option<OwnedSemaphorePermit>,
@@ -85,7 +87,7 @@ impl Asked {
                     Some(caller.session.begin_change()?)
                 }
             };
-            Ok(Self { caller, id, found, lost_track, doubtful: doubtful.clone(), place })
+            Ok(Self { caller, id, found, lost_track, doubtful: doubtful.clone(), keep: Keep::Answer, place })
         };
         read().map_err(|error: Error| DfsError::of(&certain(error, doubtful.as_deref())))
     }
@@ -96,7 +98,7 @@ impl Asked {
         method: &'static str,
         mutation: impl Future<Output = Result<Outcome>> + Send + 'static,
     ) -> Answer<Outcome> {
-        let Self { caller, id, found, doubtful, place, .. } = self;
+        let Self { caller, id, found, doubtful, keep, place, .. } = self;
         let run = async move {
             let _place = place;
             let mutation = async {
@@ -105,7 +107,7 @@ impl Asked {
             };
             match id {
                 None => mutation.await,
-                Some(id) => match caller.session.mutations.once(id, found, method, mutation).await {
+                Some(id) => match caller.session.mutations.once(id, found, method, keep, mutation).await {
                     Ok(outcome) => outcome,
                     Err(error) => Err(DfsError::of(&error)),
                 },
@@ -254,11 +256,10 @@ pub async fn append_data(
 ) -> Answer<wire::AppendDataReply> {
     // An offset tells whether an append was executed, as the handle's position only grows. So its
     // answer needn't be remembered, and doesn't displace others.
-    let (id, twice) = match request.expected_offset {
-        Some(_) => (&None, Twice::Harmless),
-        None => (&request.request_id, Twice::Harmful(&[])),
-    };
-    let asked = Asked::new(context, &request.session, id, request.is_retry, twice)?;
+    let told_by_offset = request.expected_offset.is_some();
+    let twice = if told_by_offset { Twice::Harmless } else { Twice::Harmful(&[]) };
+    let asked = Asked::new(context, &request.session, &request.request_id, request.is_retry, twice)?;
+    let asked = Asked { keep: if told_by_offset { Keep::UnderWay } else { Keep::Answer }, ..asked };
     let (file, expected, data) = arguments(|| {
         let file = asked.caller.session.handles.file(required(request.handle, "handle")?)?;
         let expected =
@@ -325,7 +326,13 @@ pub async fn close_file(context: &Context, request: wire::CloseFileRequest) -> A
         Asked::new(context, &request.session, &request.request_id, request.is_retry, Twice::Harmless)?;
     let handle = arguments(|| required(request.handle, "handle"))?;
     let (caller, lost_track) = (asked.caller.clone(), asked.lost_track);
+    let abandons = request.abandon.unwrap_or(false);
     let close = async move {
+        if abandons {
+            // A call that still uses the file keeps it until the call's end.
+            drop(caller.session.handles.remove(handle));
+            return Ok(Outcome::Closed { length: 0, replicas: None });
+        }
         let open = match caller.session.handles.get(handle) {
             Err(_) if lost_track => {
                 return fail(

@@ -41,6 +41,15 @@ pub type Result = std::result::Result<Outcome, DfsError>;
 /// A client's name for one mutation: 16 bytes chosen at random.
 pub type RequestId = [u8; 16];
 
+/// The part of a mutation to remember.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keep {
+    /// Its answer.
+    Answer,
+    /// Nothing once it has ended: the store tells the outcome.
+    UnderWay,
+}
+
 /// Bytes of one remembered answer, beside an error's texts: its entry with its name in the map and
 /// in the queue.
 const ENTRY_BYTES: usize = 256;
@@ -123,6 +132,7 @@ impl Mutations {
         id: RequestId,
         found: Option<Arc<Entry>>,
         method: &'static str,
+        keep: Keep,
         mutation: impl Future<Output = Result>,
     ) -> strait_store::Result<Result> {
         let entry = found.unwrap_or_else(|| self.entry(id, method));
@@ -136,7 +146,10 @@ impl Mutations {
                 let message = "the gateway failed during the operation";
                 Err(DfsError::of(&Error::new(ErrorKind::OutcomeUnknown, message)))
             });
-            self.finished(id, text_bytes(&outcome));
+            match keep {
+                Keep::Answer => self.finished(id, text_bytes(&outcome)),
+                Keep::UnderWay => self.ended(&id),
+            }
             outcome
         });
         Ok(outcome.await.clone())
@@ -158,6 +171,14 @@ impl Mutations {
         let mut known = self.lock();
         known.finished.push_back((id, Instant::now()));
         self.count(&mut known, texts);
+    }
+
+    fn ended(&self, id: &RequestId) {
+        let mut known = self.lock();
+        if known.by_id.remove(id).is_some() {
+            known.bytes = known.bytes.saturating_sub(ENTRY_BYTES);
+            self.all.bytes.fetch_sub(ENTRY_BYTES, Ordering::AcqRel);
+        }
     }
 
     /// Forgets answers that are too old.
@@ -211,7 +232,7 @@ mod tests {
     use super::*;
 
     async fn append(mutations: &Mutations, id: RequestId, run: impl Future<Output = Result>) -> Result {
-        mutations.once(id, mutations.find(&id), "append", run).await.unwrap()
+        mutations.once(id, mutations.find(&id), "append", Keep::Answer, run).await.unwrap()
     }
 
     async fn done() -> Result {
@@ -234,7 +255,10 @@ mod tests {
         let (a, b) = futures::join!(append(&mutations, id(1), run()), append(&mutations, id(1), run()));
         assert_eq!(a, b);
         assert_eq!(runs.load(Ordering::Relaxed), 1, "also while the first is under way");
-        assert!(mutations.once(id(1), None, "rename", run()).await.is_err(), "not for another method");
+        assert!(
+            mutations.once(id(1), None, "rename", Keep::Answer, run()).await.is_err(),
+            "not for another method"
+        );
     }
 
     #[tokio::test]
@@ -256,7 +280,7 @@ mod tests {
         assert!(found.is_some());
         mutations.forget_aged(Instant::now() + age);
         assert!(mutations.is_empty());
-        let again = mutations.once(id(1), found, "append", async { panic!("executed again") });
+        let again = mutations.once(id(1), found, "append", Keep::Answer, async { panic!("executed again") });
         assert_eq!(again.await.unwrap(), Ok(Outcome::Done));
     }
 

@@ -5,8 +5,10 @@ mod common;
 use bytes::Bytes;
 use common::gated::Gated;
 use common::*;
+use std::time::Duration;
 use strait_store::strait::{Options, StraitStore};
 use strait_store::{CreateOptions, ErrorKind, FileSystem, FileSystemExt, Principal, StorePath};
+use strait_testkit::eventually;
 
 #[test]
 fn a_file_goes_on_through_a_gateway_once_there_is_room() {
@@ -62,5 +64,25 @@ fn a_file_that_does_not_go_on_is_abandoned_at_its_failed_close() {
         assert_eq!(gate.writers(), 1, "only a failed close ends it");
         assert_eq!(writer.close().await.unwrap_err().kind(), ErrorKind::NoSpace);
         assert_eq!(gate.writers(), 0);
+    });
+}
+
+#[test]
+fn a_dropped_writer_of_a_full_store_holds_its_file_no_longer() {
+    let (store, gate) = Gated::new();
+    let served = serve_store(store, |_| {});
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let store = StraitStore::connect(&served.address.to_string(), Options::default()).await.unwrap();
+        let (who, path) = (Principal::new("the session decides"), StorePath::parse("/f").unwrap());
+        let mut writer = store.create(&who, &path, &CreateOptions::default()).await.unwrap();
+        writer.append(Bytes::from_static(b"bytes")).await.unwrap();
+        writer.flush().await.unwrap();
+        gate.set_full(true);
+        writer.append(Bytes::from_static(b"more")).await.unwrap();
+        assert_eq!(writer.close().await.unwrap_err().kind(), ErrorKind::NoSpace);
+        assert_eq!(gate.writers(), 1, "it goes on");
+        drop(writer);
+        eventually("the gateway drops it, too", Duration::from_secs(10), || gate.writers() == 0);
     });
 }

@@ -573,12 +573,16 @@ impl Session {
         Error::new(ErrorKind::Unavailable, message).at(subject.operation, subject.path)
     }
 
-    /// Closes a handle without waiting. For a writer this closes the file with all accepted bytes.
-    /// After a broken connection the session's end does it.
+    /// Has the gateway forget a handle, without waiting. A writer's flushed bytes stay. After a broken
+    /// connection the session's end does it.
     pub(super) fn release(&self, handle: i64) {
         let (Some(lane), Ok(mutation)) = (self.pick(Turn::Beside), Mutation::new()) else { return };
-        let request =
-            CloseFileRequest { request_id: mutation.id(), handle: Some(handle), ..Default::default() };
+        let request = CloseFileRequest {
+            request_id: mutation.id(),
+            handle: Some(handle),
+            abandon: Some(true),
+            ..Default::default()
+        };
         let _ = lane.attached.connection.send_uncounted::<methods::CloseFile>(&request.into());
     }
 
