@@ -386,7 +386,12 @@ struct CloseFileRequest {
   1: optional string session,
   2: optional binary request_id,
   3: optional bool is_retry,
-  4: optional i64 handle
+  4: optional i64 handle,
+  /**
+   * Forgets the handle whatever happens, and drops a writer without waiting for its bytes: those
+   * flushed before stay, others may. The reply's length is 0.
+   */
+  5: optional bool abandon
 }
 
 struct CloseFileReply {

@@ -157,10 +157,12 @@ pub struct Limits {
     /// Logins that wait for their check or are in it, shared like connections. The last of them
     /// waits under a second.
     pub logins: usize,
-    /// Answers to mutations that each session remembers for retries.
-    pub remembered_mutations: usize,
-    /// Bytes of all remembered answers together. Beyond it, sessions that remember much forget
-    /// their oldest. Some 250,000 answers that succeeded.
+    /// Each session remembers its answers to mutations this long, for retries. Clients retry for
+    /// some seconds, and wait for an answer as long as their users let them.
+    pub remembered_for: Duration,
+    /// Bytes of all remembered answers together: some 250,000 that succeeded. No session has more
+    /// than it leaves to others, so one alone has half: those of the last 2 minutes at 1,000
+    /// changes a second. Each session may have 32 KiB in any case.
     pub remembered_bytes: usize,
     /// A token expires after this long, unless its client renews it by opening its session again.
     pub token_renewal: Duration,
@@ -203,7 +205,7 @@ impl Default for Limits {
             drain: Duration::from_secs(20),
             password_checks: 2,
             logins: 64,
-            remembered_mutations: 1_024,
+            remembered_for: Duration::from_secs(120),
             remembered_bytes: 64 << 20,
             token_renewal: Duration::from_secs(12 * 3_600),
             token_lifetime: Duration::from_secs(7 * 24 * 3_600),

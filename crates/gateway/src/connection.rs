@@ -5,6 +5,7 @@
 //! same effects as one that awaits each answer. Answers leave in the order of the requests.
 
 use crate::context::Context;
+use crate::departure::{Departure, Encrypted};
 use crate::dispatch::execute;
 use crate::fair::Key;
 use crate::input::{Input, Received, Sender};
@@ -88,7 +89,7 @@ async fn accept(
             run(shared, from, to, peer, shutdown).await
         }
         Some((tls, acceptor)) => {
-            let socket = stream.as_fd().try_clone_to_owned()?;
+            let socket = Arc::new(stream.as_fd().try_clone_to_owned()?);
             let handshake = async {
                 let _turn = shared.handshakes.holder(&Key::Origin(peer.origin())).take(1).await;
                 acceptor.accept(stream).await
@@ -97,8 +98,9 @@ async fn accept(
             let shown = stream.get_ref().1.peer_certificates().unwrap_or_default();
             let chain: Vec<_> = shown.iter().map(|shown| shown.clone().into_owned()).collect();
             let (from, to) = tokio::io::split(stream);
+            let from = Encrypted { from, socket: socket.clone() };
             let served = run(shared, from, to, Peer { encrypted: true, ..peer }, shutdown);
-            while_trusted(&tls, &chain, socket, served).await
+            while_trusted(&tls, &chain, &socket, served).await
         }
     }
 }
@@ -108,7 +110,7 @@ async fn accept(
 async fn while_trusted(
     tls: &Tls,
     chain: &[CertificateDer<'_>],
-    socket: OwnedFd,
+    socket: &OwnedFd,
     served: impl Future<Output = io::Result<()>>,
 ) -> io::Result<()> {
     let mut served = std::pin::pin!(served);
@@ -117,7 +119,7 @@ async fn while_trusted(
         () = tls.distrusted(chain) => tracing::info!("closed: the client's certificate is no longer valid"),
     }
     // It fails only if the client has left already.
-    let _ = rustix::net::shutdown(&socket, rustix::net::Shutdown::Both);
+    let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
     served.await
 }
 
@@ -140,7 +142,7 @@ fn unpace_within_a_host(stream: &TcpStream) {
     }
 }
 
-async fn run<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
+async fn run<R: AsyncRead + Departure + Unpin, W: AsyncWrite + Unpin>(
     shared: Arc<Shared>,
     from: R,
     to: W,
@@ -206,7 +208,7 @@ struct Connection<R, W> {
     alone: bool,
 }
 
-impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
+impl<R: AsyncRead + Departure + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
     async fn run(mut self, mut shutdown: watch::Receiver<bool>) -> io::Result<()> {
         let period = self.shared.limits.stall;
         let mut ticks = interval_at(Instant::now() + period, period);
@@ -319,6 +321,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
             None => None,
         };
         let Some(request) = self.pending.take() else { return false };
+        self.context.note_left(request.needs_its_client() && self.input.source().has_left());
         self.alone = !beside_others;
         let (context, key) = (self.context.clone(), self.key.clone());
         self.running.push_back(Box::pin(execute(request, context, key, memory)));

@@ -7,7 +7,7 @@ use crate::shared::Shared;
 use crate::token::Login;
 use crate::turns;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use strait_store::{Error, ErrorKind, FileSystem, Principal, Result, fail};
 use strait_wire::Secret;
@@ -21,6 +21,8 @@ pub struct Context {
     current: Mutex<Current>,
     /// Counts changes that may affect [`Context::attributed`].
     changes: AtomicU64,
+    /// The client had left when its latest request began that needs it.
+    left: AtomicBool,
 }
 
 /// The sessions that a connection uses.
@@ -50,7 +52,13 @@ const MAX_LEGACY: usize = 64;
 impl Context {
     /// For a new connection.
     pub fn new(shared: Arc<Shared>, peer: Peer) -> Self {
-        Self { shared, peer, current: Mutex::default(), changes: AtomicU64::new(0) }
+        Self {
+            shared,
+            peer,
+            current: Mutex::default(),
+            changes: AtomicU64::new(0),
+            left: AtomicBool::new(false),
+        }
     }
 
     fn current(&self) -> std::sync::MutexGuard<'_, Current> {
@@ -98,6 +106,25 @@ impl Context {
     /// Records a login or logout.
     pub fn note_change(&self) {
         self.changes.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Records whether the client had left before the request that begins now, which needs it.
+    pub fn note_left(&self, has_left: bool) {
+        self.left.store(has_left, Ordering::Release);
+    }
+
+    /// Fails for a change whose client had left before the change began: the client may have repeated
+    /// it at another gateway.
+    ///
+    /// # Errors
+    /// Unavailable: nothing was done.
+    pub fn demand_client(&self) -> Result<()> {
+        if !self.left.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let message = "the client closed its sending side before the gateway began the change; keep it open \
+                       until the answer, or leave out the request id";
+        fail(ErrorKind::Unavailable, message)
     }
 
     /// The connection's own session of the 2009 service: the latest that it has.

@@ -103,6 +103,11 @@ impl<R: AsyncRead + Unpin> Input<R> {
     }
 
     /// The socket.
+    pub fn source(&self) -> &R {
+        &self.from
+    }
+
+    /// The socket.
     pub fn into_inner(self) -> R {
         self.from
     }

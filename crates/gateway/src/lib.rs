@@ -23,6 +23,7 @@ mod config;
 mod connection;
 mod context;
 mod copies;
+mod departure;
 mod dispatch;
 mod errors;
 mod fair;

@@ -2,18 +2,19 @@
 //! remembered answer of the first execution.
 //!
 //! The gateway may not remember the first attempt of a retry: another gateway had it, or it is too
-//! long ago. Then the state of the store decides. If it shows that the first attempt was executed,
-//! the retry succeeds. If doing it once more could destroy what another client did since, it fails with
-//! OutcomeUnknown (docs/known-gaps.md).
+//! long ago. Then the state of the store decides. If it shows the effect of the first attempt, the
+//! retry succeeds. If it shows that a repetition harms nobody, the gateway executes it. In all other
+//! cases, and if the store can't be asked, the retry fails with OutcomeUnknown (docs/semantics.md).
 
 use crate::context::{Caller, Context};
 use crate::errors::{Exception, required, signed, unsigned};
 use crate::handles::{Closed, Handle, OpenFile, Place};
 use crate::memory::Permit;
-use crate::retry::{Outcome, RequestId};
+use crate::retry::{Entry, Keep, Outcome, RequestId};
 use crate::turns;
 use crate::v2::path;
 use bytes::Bytes;
+use std::fmt::Display;
 use std::future::Future;
 use std::sync::Arc;
 use strait_store::{
@@ -26,12 +27,27 @@ use tokio::sync::OwnedSemaphorePermit;
 /// An answer whose exception may be remembered.
 type Answer<T> = std::result::Result<T, DfsError>;
 
+/// The effect of executing a mutation twice.
+enum Twice<'a> {
+    /// It does nothing, or fails. So a retry's failure says all about both attempts.
+    Harmless,
+    /// It changes these paths, which others may have changed since the first attempt.
+    Harmful(&'a [&'a Option<String>]),
+}
+
 /// The part that all mutations have in common.
 struct Asked {
     caller: Arc<Caller>,
     id: Option<RequestId>,
+    /// An earlier attempt that is remembered.
+    found: Option<Arc<Entry>>,
     /// A retry whose first attempt isn't remembered here.
     lost_track: bool,
+    /// The paths to look at if such a retry fails, and its failure doesn't say whether the first
+    /// attempt was executed.
+    doubtful: Option<String>,
+    /// The part of it to remember.
+    keep: Keep,
     /// Its place among the changes that run in the store. None if its first attempt has one, or is
     /// done.
     place: Option<OwnedSemaphorePermit>,
@@ -43,7 +59,9 @@ impl Asked {
         session: &Option<wire::Secret>,
         id: &Option<Bytes>,
         is_retry: Option<bool>,
+        twice: Twice<'_>,
     ) -> Answer<Self> {
+        let mut doubtful = None;
         let read = || {
             let caller = Arc::new(context.caller(session)?);
             let id = match id {
@@ -52,12 +70,26 @@ impl Asked {
                 })?),
                 None => None,
             };
-            let known = id.is_some_and(|id| caller.session.mutations.knows(&id));
+            let found = id.and_then(|id| caller.session.mutations.find(&id));
+            let lost_track = is_retry.unwrap_or(false) && found.is_none();
+            if let (true, Twice::Harmful(paths)) = (lost_track, twice) {
+                let named: Vec<&str> = paths.iter().filter_map(|path| path.as_deref()).collect();
+                doubtful = Some(match named.is_empty() {
+                    true => "the end of the file".to_owned(),
+                    false => named.join(" and "),
+                });
+            }
             // A refused repetition would look as if its first attempt hadn't been executed.
-            let place = if known { None } else { Some(caller.session.begin_change()?) };
-            Ok(Self { caller, id, lost_track: is_retry.unwrap_or(false) && !known, place })
+            let place = match found {
+                Some(_) => None,
+                None => {
+                    context.demand_client()?;
+                    Some(caller.session.begin_change()?)
+                }
+            };
+            Ok(Self { caller, id, found, lost_track, doubtful: doubtful.clone(), keep: Keep::Answer, place })
         };
-        read().map_err(|error: Error| DfsError::of(&error))
+        read().map_err(|error: Error| DfsError::of(&certain(error, doubtful.as_deref())))
     }
 
     /// Runs a mutation once for its request id, as a task of its own.
@@ -66,13 +98,16 @@ impl Asked {
         method: &'static str,
         mutation: impl Future<Output = Result<Outcome>> + Send + 'static,
     ) -> Answer<Outcome> {
-        let Self { caller, id, place, .. } = self;
+        let Self { caller, id, found, doubtful, keep, place, .. } = self;
         let run = async move {
             let _place = place;
-            let mutation = async { mutation.await.map_err(|error| DfsError::of(&error)) };
+            let mutation = async {
+                let done = mutation.await;
+                done.map_err(|error| DfsError::of(&certain(error, doubtful.as_deref())))
+            };
             match id {
                 None => mutation.await,
-                Some(id) => match caller.session.mutations.once(id, method, mutation).await {
+                Some(id) => match caller.session.mutations.once(id, found, method, keep, mutation).await {
                     Ok(outcome) => outcome,
                     Err(error) => Err(DfsError::of(&error)),
                 },
@@ -81,6 +116,19 @@ impl Asked {
         let ended = turns::to_its_end(async move { Ok(run.await) }).await;
         ended.unwrap_or_else(|error| Err(DfsError::of(&error)))
     }
+}
+
+/// The error for the client of a mutation. An error that lets clients repeat says that nothing was
+/// done, which isn't known of a retry with `doubtful` paths.
+fn certain(error: Error, doubtful: Option<&str>) -> Error {
+    let Some(paths) = doubtful.filter(|_| error.retry_safe()) else { return error };
+    let message = format!(
+        "an earlier attempt may have been executed, and this one failed ({}: {}); look at {paths}",
+        error.kind(),
+        error.message()
+    );
+    let path = error.path().to_owned();
+    Error::new(ErrorKind::OutcomeUnknown, message).at(error.operation(), path).caused_by(error)
 }
 
 /// Reads the arguments of a mutation, or answers with their error.
@@ -94,10 +142,13 @@ fn mismatch() -> DfsError {
     DfsError::of(&Error::new(ErrorKind::Internal, "the remembered outcome is another method's"))
 }
 
-/// A retry whose first attempt the store's state neither proves nor excludes.
-fn unknown(operation: &'static str, path: &StorePath) -> Result<Outcome> {
-    let message = "the gateway doesn't know whether an earlier attempt was executed; look at the path, \
-                   and repeat it if it wasn't";
+/// A retry whose first attempt the store's state neither proves nor excludes. `look` says where
+/// people find out.
+fn unknown<T>(operation: &'static str, path: &StorePath, look: impl Display) -> Result<T> {
+    let message = format!(
+        "the gateway has no memory of an earlier attempt, which may have been executed; look {look}, and \
+         repeat it if it wasn't"
+    );
     fail(ErrorKind::OutcomeUnknown, message).map_err(|error: Error| error.at(operation, path))
 }
 
@@ -149,8 +200,9 @@ pub async fn create_file(
     context: &Context,
     request: wire::CreateFileRequest,
 ) -> Answer<wire::OpenWriterReply> {
-    let asked = Asked::new(context, &request.session, &request.request_id, request.is_retry)?;
-    let (path, options) = arguments(|| {
+    let changes = Twice::Harmful(&[&request.path]);
+    let asked = Asked::new(context, &request.session, &request.request_id, request.is_retry, changes)?;
+    let (path, mut options) = arguments(|| {
         let block_size = request.block_size.map(|size| unsigned(size, "block_size")).transpose()?;
         let options = CreateOptions {
             overwrite: request.overwrite.unwrap_or(false),
@@ -164,11 +216,17 @@ pub async fn create_file(
     let (caller, lost_track) = (asked.caller.clone(), asked.lost_track);
     let create = async move {
         let place = caller.session.handles.place()?;
-        if lost_track && !options.overwrite && caller.fs().exists(&caller.who, &path).await? {
-            return unknown("create", &path);
+        // A present file may be the first attempt's, another client's, or an older one that the
+        // first attempt never reached. An empty one may have a writer. Without a file, creating one
+        // destroys nothing. The first attempt's file may have been removed or renamed since, which
+        // can't be told.
+        options.overwrite &= !lost_track;
+        match caller.fs().create(&caller.who, &path, &options).await {
+            Err(error) if lost_track && error.kind() == ErrorKind::AlreadyExists => {
+                unknown("create", &path, format_args!("at {path}, whose content may be anybody's"))
+            }
+            writer => Ok(add_writer(&caller, path, writer?, place)),
         }
-        let writer = caller.fs().create(&caller.who, &path, &options).await?;
-        Ok(add_writer(&caller, path, writer, place))
     };
     open_writer_reply(asked.once("createFile", create).await?)
 }
@@ -177,7 +235,8 @@ pub async fn append_file(
     context: &Context,
     request: wire::AppendFileRequest,
 ) -> Answer<wire::OpenWriterReply> {
-    let asked = Asked::new(context, &request.session, &request.request_id, request.is_retry)?;
+    let asked =
+        Asked::new(context, &request.session, &request.request_id, request.is_retry, Twice::Harmless)?;
     let path = arguments(|| path(request.path))?;
     let caller = asked.caller.clone();
     let append = async move {
@@ -195,7 +254,12 @@ pub async fn append_data(
     request: wire::AppendDataRequest,
     held: Option<Permit>,
 ) -> Answer<wire::AppendDataReply> {
-    let asked = Asked::new(context, &request.session, &request.request_id, request.is_retry)?;
+    // An offset tells whether an append was executed, as the handle's position only grows. So its
+    // answer needn't be remembered, and doesn't displace others.
+    let told_by_offset = request.expected_offset.is_some();
+    let twice = if told_by_offset { Twice::Harmless } else { Twice::Harmful(&[]) };
+    let asked = Asked::new(context, &request.session, &request.request_id, request.is_retry, twice)?;
+    let asked = Asked { keep: if told_by_offset { Keep::UnderWay } else { Keep::Answer }, ..asked };
     let (file, expected, data) = arguments(|| {
         let file = asked.caller.session.handles.file(required(request.handle, "handle")?)?;
         let expected =
@@ -206,7 +270,7 @@ pub async fn append_data(
         }
         Ok((file, expected, data))
     })?;
-    let lost_track = asked.lost_track;
+    let (is_retry, lost_track) = (request.is_retry.unwrap_or(false), asked.lost_track);
     let append = async move {
         let _held = held;
         let refuse =
@@ -219,12 +283,14 @@ pub async fn append_data(
         let position = writer.position();
         match expected {
             Some(expected) if expected == position => {}
-            // A repetition of the last append, whose answer was lost.
-            Some(expected) if lost_track && expected + data.len() as u64 == position => {
-                return Ok(Outcome::Position(signed(position)));
-            }
-            Some(expected) => {
-                return refuse(format!("expected_offset is {expected}, the file is at {position}"));
+            Some(expected) => match expected.checked_add(data.len() as u64) {
+                // A repetition, and perhaps of later appends too, whose answers were lost.
+                Some(end) if is_retry && end <= position => return Ok(Outcome::Position(signed(end))),
+                _ => return refuse(format!("expected_offset is {expected}, the file is at {position}")),
+            },
+            None if lost_track => {
+                let path = &file.path;
+                return unknown("append", path, format_args!("at the end of {path} after a flush"));
             }
             None => {}
         }
@@ -255,10 +321,18 @@ pub async fn flush_file(context: &Context, request: wire::FlushFileRequest) -> R
 }
 
 pub async fn close_file(context: &Context, request: wire::CloseFileRequest) -> Answer<wire::CloseFileReply> {
-    let asked = Asked::new(context, &request.session, &request.request_id, request.is_retry)?;
+    // Once it is closed, the handle is gone, and a repetition can't be mistaken for the first.
+    let asked =
+        Asked::new(context, &request.session, &request.request_id, request.is_retry, Twice::Harmless)?;
     let handle = arguments(|| required(request.handle, "handle"))?;
     let (caller, lost_track) = (asked.caller.clone(), asked.lost_track);
+    let abandons = request.abandon.unwrap_or(false);
     let close = async move {
+        if abandons {
+            // A call that still uses the file keeps it until the call's end.
+            drop(caller.session.handles.remove(handle));
+            return Ok(Outcome::Closed { length: 0, replicas: None });
+        }
         let open = match caller.session.handles.get(handle) {
             Err(_) if lost_track => {
                 return fail(
@@ -292,29 +366,40 @@ pub async fn truncate_file(
     context: &Context,
     request: wire::TruncateFileRequest,
 ) -> Answer<wire::MutationReply> {
-    let asked = Asked::new(context, &request.session, &request.request_id, request.is_retry)?;
+    let changes = Twice::Harmful(&[&request.path]);
+    let asked = Asked::new(context, &request.session, &request.request_id, request.is_retry, changes)?;
     let (path, length) =
         arguments(|| Ok((path(request.path)?, unsigned(required(request.length, "length")?, "length")?)))?;
     let (caller, lost_track) = (asked.caller.clone(), asked.lost_track);
     let truncate = async move {
-        // With the right length, the first attempt was executed. Otherwise another client may have
-        // written since.
         if lost_track {
-            if caller.fs().stat(&caller.who, &path).await?.length == length {
-                return Ok(Outcome::Done);
-            }
-            return unknown("truncate", &path);
+            return truncated(&caller, &path, length).await;
         }
         caller.fs().truncate(&caller.who, &path, length).await.map(|()| Outcome::Done)
     };
     mutation_reply(asked.once("truncateFile", truncate).await?)
 }
 
+/// Success if the file has this length, so that an earlier attempt has had its effect. Otherwise
+/// another client may have written since. Opening the file to append checks the caller's right to
+/// cut it, and that no writer is changing it.
+async fn truncated(caller: &Caller, path: &StorePath, length: u64) -> Result<Outcome> {
+    let mut writer = caller.fs().append(&caller.who, path).await?;
+    let found = writer.position();
+    writer.close().await?;
+    match found == length {
+        true => Ok(Outcome::Done),
+        false => unknown("truncate", path, format_args!("at {path}, which has {found} bytes")),
+    }
+}
+
 pub async fn make_directories(
     context: &Context,
     request: wire::MakeDirectoriesRequest,
 ) -> Answer<wire::MutationReply> {
-    let asked = Asked::new(context, &request.session, &request.request_id, request.is_retry)?;
+    // It may make the directory again after others removed it, which destroys nothing.
+    let changes = Twice::Harmful(&[&request.path]);
+    let asked = Asked::new(context, &request.session, &request.request_id, request.is_retry, changes)?;
     let (path, permission) = arguments(|| Ok((path(request.path)?, permission(request.permission)?)))?;
     let caller = asked.caller.clone();
     let make =
@@ -323,15 +408,23 @@ pub async fn make_directories(
 }
 
 pub async fn rename_path(context: &Context, request: wire::RenamePathRequest) -> Answer<wire::MutationReply> {
-    let asked = Asked::new(context, &request.session, &request.request_id, request.is_retry)?;
+    let changes = Twice::Harmful(&[&request.source, &request.target]);
+    let asked = Asked::new(context, &request.session, &request.request_id, request.is_retry, changes)?;
     let (from, to) = arguments(|| Ok((path(request.source)?, path(request.target)?)))?;
     let (caller, lost_track) = (asked.caller.clone(), asked.lost_track);
     let replace = request.replace.unwrap_or(false);
     let rename = async move {
         let (fs, who) = (caller.fs(), &caller.who);
-        if lost_track && !fs.exists(who, &from).await? {
-            // Either it was renamed, or another client took it before.
-            return if fs.exists(who, &to).await? { Ok(Outcome::Done) } else { unknown("rename", &from) };
+        if lost_track {
+            // Without a source, the target is what was renamed, unless others took both meanwhile.
+            // A present source may be a new file: the first attempt was executed, others may have
+            // renamed or removed the target since, and made a source again. That can't be told from
+            // a first attempt that never came, with or without a target.
+            let renamed = !fs.exists(who, &from).await? && fs.exists(who, &to).await?;
+            return match renamed {
+                true => Ok(Outcome::Done),
+                false => unknown("rename", &from, format_args!("at {from} and {to}")),
+            };
         }
         fs.rename(who, &from, &to, replace).await.map(|()| Outcome::Done)
     };
@@ -339,7 +432,8 @@ pub async fn rename_path(context: &Context, request: wire::RenamePathRequest) ->
 }
 
 pub async fn remove_path(context: &Context, request: wire::RemovePathRequest) -> Answer<wire::MutationReply> {
-    let asked = Asked::new(context, &request.session, &request.request_id, request.is_retry)?;
+    let changes = Twice::Harmful(&[&request.path]);
+    let asked = Asked::new(context, &request.session, &request.request_id, request.is_retry, changes)?;
     let path = arguments(|| path(request.path))?;
     let (caller, lost_track) = (asked.caller.clone(), asked.lost_track);
     let recursive = request.recursive.unwrap_or(false);
@@ -347,7 +441,10 @@ pub async fn remove_path(context: &Context, request: wire::RemovePathRequest) ->
         if lost_track {
             // Another client may have made the present one since.
             let is_there = caller.fs().exists(&caller.who, &path).await?;
-            return if is_there { unknown("remove", &path) } else { Ok(Outcome::Done) };
+            return match is_there {
+                true => unknown("remove", &path, format_args!("whether {path} is a new one")),
+                false => Ok(Outcome::Done),
+            };
         }
         caller.fs().remove(&caller.who, &path, recursive).await.map(|()| Outcome::Done)
     };
@@ -358,7 +455,8 @@ pub async fn set_attributes(
     context: &Context,
     request: wire::SetAttributesRequest,
 ) -> Answer<wire::MutationReply> {
-    let asked = Asked::new(context, &request.session, &request.request_id, request.is_retry)?;
+    let changes = Twice::Harmful(&[&request.path]);
+    let asked = Asked::new(context, &request.session, &request.request_id, request.is_retry, changes)?;
     let (path, set) = arguments(|| {
         let set = SetAttributes {
             permission: permission(request.permission)?,
@@ -370,8 +468,17 @@ pub async fn set_attributes(
         };
         Ok((path(request.path)?, set))
     })?;
-    let caller = asked.caller.clone();
-    let set =
-        async move { caller.fs().set_attributes(&caller.who, &path, &set).await.map(|()| Outcome::Done) };
+    let (caller, lost_track) = (asked.caller.clone(), asked.lost_track);
+    let set = async move {
+        if lost_track {
+            let status = caller.fs().stat(&caller.who, &path).await?;
+            // Others may have set other ones since the first attempt.
+            return match set.agrees_with(&status) {
+                true => Ok(Outcome::Done),
+                false => unknown("set attributes of", &path, format_args!("at the attributes of {path}")),
+            };
+        }
+        caller.fs().set_attributes(&caller.who, &path, &set).await.map(|()| Outcome::Done)
+    };
     mutation_reply(asked.once("setAttributes", set).await?)
 }

@@ -69,20 +69,31 @@ impl Request {
 
     /// Its id in all logs: the client's request id, if it gave one.
     pub fn id(&self) -> RequestId {
-        let given = match &self.body {
-            Body::Call(Call::CreateFile(request)) => &request.request_id,
-            Body::Call(Call::AppendFile(request)) => &request.request_id,
-            Body::Call(Call::AppendData(request)) => &request.request_id,
-            Body::Call(Call::CloseFile(request)) => &request.request_id,
-            Body::Call(Call::TruncateFile(request)) => &request.request_id,
-            Body::Call(Call::MakeDirectories(request)) => &request.request_id,
-            Body::Call(Call::RenamePath(request)) => &request.request_id,
-            Body::Call(Call::RemovePath(request)) => &request.request_id,
-            Body::Call(Call::SetAttributes(request)) => &request.request_id,
+        let given = self.given_id().and_then(|bytes| bytes[..].try_into().ok());
+        given.map_or_else(RequestId::next, RequestId)
+    }
+
+    fn given_id(&self) -> Option<&Bytes> {
+        let Body::Call(call) = &self.body else { return None };
+        let given = match call {
+            Call::CreateFile(request) => &request.request_id,
+            Call::AppendFile(request) => &request.request_id,
+            Call::AppendData(request) => &request.request_id,
+            Call::CloseFile(request) => &request.request_id,
+            Call::TruncateFile(request) => &request.request_id,
+            Call::MakeDirectories(request) => &request.request_id,
+            Call::RenamePath(request) => &request.request_id,
+            Call::RemovePath(request) => &request.request_id,
+            Call::SetAttributes(request) => &request.request_id,
             _ => &None,
         };
-        let given = given.as_ref().and_then(|bytes| bytes[..].try_into().ok());
-        given.map_or_else(RequestId::next, RequestId)
+        given.as_ref()
+    }
+
+    /// Whether it mustn't begin once its client has left: the client may repeat it elsewhere, and
+    /// build upon that. A close ends a handle of this gateway, and clients send it as their last.
+    pub fn needs_its_client(&self) -> bool {
+        self.given_id().is_some() && !matches!(self.body, Body::Call(Call::CloseFile(_)))
     }
 
     /// Whether it may run beside others of its kind: a read at a given offset.

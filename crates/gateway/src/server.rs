@@ -28,7 +28,7 @@ use tokio::task::JoinSet;
 /// Period of the search for changed files and idle sessions; shorter if sessions may linger for a
 /// shorter time. A changed password ends its user's sessions at the second search at the latest,
 /// within 5 s.
-const SWEEP_PERIOD: Duration = Duration::from_secs(2);
+pub(crate) const SWEEP_PERIOD: Duration = Duration::from_secs(2);
 const MIN_SWEEP_PERIOD: Duration = Duration::from_millis(50);
 /// Pause after a failed accept, so that a lasting failure isn't a busy loop.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

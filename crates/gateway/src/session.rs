@@ -273,7 +273,7 @@ impl Sessions {
             signer: Signer::new(config.token_key),
             places: Shares::new(config.limits.sessions),
             logins: Logins::new(config.limits.logins, config.limits.password_checks),
-            remembered: Remembered::new(config.limits.remembered_bytes),
+            remembered: Remembered::new(config.limits.remembered_bytes, config.limits.remembered_for),
             room: Room::new(config.limits.handles),
             limits: config.limits,
         }
@@ -479,7 +479,7 @@ impl Sessions {
             incarnation: i64::from_be_bytes(random()) & i64::MAX,
             store,
             handles: Handles::new(self.limits.handles_per_session, self.room.clone()),
-            mutations: Mutations::new(self.limits.remembered_mutations, self.remembered.clone()),
+            mutations: Mutations::new(self.remembered.clone()),
             identity: Mutex::new(identity),
             connections: AtomicUsize::new(0),
             calls: AtomicUsize::new(0),
@@ -567,11 +567,13 @@ impl Sessions {
         }
     }
 
-    /// Ends sessions that have idled out, or whose login is no longer valid.
+    /// Ends sessions that have idled out, or whose login is no longer valid. The others forget
+    /// their old answers.
     pub fn sweep(&self) {
-        let now = uptime_ms();
+        let (now, instant) = (uptime_ms(), Instant::now());
         let mut ended = Vec::new();
         self.lock().by_id.retain(|_, session| {
+            session.mutations.forget_aged(instant);
             let ends = session.expired(now, &self.limits) || self.is_revoked(session);
             if ends {
                 session.set_ended();

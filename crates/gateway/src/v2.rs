@@ -5,6 +5,7 @@ use crate::context::Context;
 use crate::errors::{required, signed, unsigned};
 use crate::handles::{Handle, Listing, OpenFile};
 use crate::listings::Unfinished;
+use crate::server::SWEEP_PERIOD;
 use crate::session::Identity;
 use futures::StreamExt;
 use std::sync::Arc;
@@ -41,15 +42,17 @@ fn limits(context: &Context) -> wire::Limits {
     }
 }
 
-/// Only clients that may use a store learn where it is.
-fn store_info(store: &ConfiguredStore, may_use_it: bool) -> wire::StoreInfo {
+/// Only clients that may use a store learn where it is. A lost client's files stay open until its
+/// session ends, and then as long as the store needs.
+fn store_info(context: &Context, store: &ConfiguredStore, may_use_it: bool) -> wire::StoreInfo {
     let capabilities = store.fs.capabilities();
+    let lingers = context.shared.limits.session_linger + SWEEP_PERIOD;
     let names = capabilities.flags().into_iter().filter(|(_, has)| *has).map(|(name, _)| name.to_owned());
     wire::StoreInfo {
         name: Some(store.name.clone()),
         uri: may_use_it.then(|| store.uri.clone()),
         capabilities: Some(names.collect()),
-        recovery_ms: i32::try_from(capabilities.recovery_ms).ok(),
+        recovery_ms: i32::try_from(u128::from(capabilities.recovery_ms) + lingers.as_millis()).ok(),
     }
 }
 
@@ -60,7 +63,9 @@ pub fn server_info(context: &Context) -> wire::ServerInfoReply {
     wire::ServerInfoReply {
         version: Some(wire::ProtocolVersion::V1),
         server: Some(concat!("strait ", env!("CARGO_PKG_VERSION")).to_owned()),
-        stores: Some(sessions.stores().iter().map(|store| store_info(store, may_use_them)).collect()),
+        stores: Some(
+            sessions.stores().iter().map(|store| store_info(context, store, may_use_them)).collect(),
+        ),
         limits: Some(limits(context)),
     }
 }
@@ -104,7 +109,7 @@ pub async fn open_session(
         token: Some(Secret(token)),
         expires_ms: Some(expires_ms),
         user: session.principal().ok().map(|principal| principal.user.to_string()),
-        store: Some(store_info(&session.store, true)),
+        store: Some(store_info(context, &session.store, true)),
         version: Some(wire::ProtocolVersion::V1),
         limits: Some(limits(context)),
         incarnation: Some(session.incarnation),
@@ -264,7 +269,7 @@ pub async fn get_store_status(
     let caller = context.caller(&request.session)?;
     let status = caller.fs().status(&caller.who).await?;
     Ok(wire::GetStoreStatusReply {
-        store: Some(store_info(&caller.session.store, true)),
+        store: Some(store_info(context, &caller.session.store, true)),
         capacity: Some(signed(status.capacity)),
         used: Some(signed(status.used)),
         remaining: Some(signed(status.remaining)),

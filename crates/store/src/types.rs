@@ -115,6 +115,19 @@ pub struct SetAttributes {
     pub replication: Option<u16>,
 }
 
+impl SetAttributes {
+    /// Whether a file or directory has these attributes already.
+    pub fn agrees_with(&self, status: &FileStatus) -> bool {
+        let Self { permission, owner, group, modified_ms, accessed_ms, replication } = self;
+        permission.is_none_or(|bits| bits == status.permission)
+            && owner.as_ref().is_none_or(|name| *name == status.owner)
+            && group.as_ref().is_none_or(|name| *name == status.group)
+            && modified_ms.is_none_or(|time| time == status.modified_ms)
+            && accessed_ms.is_none_or(|time| time == status.accessed_ms)
+            && replication.is_none_or(|count| count == status.replication)
+    }
+}
+
 /// One block (or chunk) of a file and its location.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BlockLocation {

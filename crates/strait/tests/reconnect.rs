@@ -181,6 +181,54 @@ async fn a_read_goes_on_at_the_next_gateway_but_in_no_other_file() {
     assert!(error.kind() == ErrorKind::Unavailable && error.to_string().contains("replaced"), "{error}");
 }
 
+/// A proxy before a gateway that is replaced at each of these reads, counted from 1, which then
+/// don't arrive.
+async fn replaced_at_reads(gateway: Gateway, flags: Vec<String>, at: &'static [usize]) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let behind = gateway.address.clone();
+    let state = Arc::new(tokio::sync::Mutex::new((gateway, 0)));
+    tokio::spawn(async move {
+        loop {
+            let (client, _) = listener.accept().await.unwrap();
+            let Ok(server) = TcpStream::connect(&behind).await else { continue };
+            let (state, flags) = (state.clone(), flags.clone());
+            tokio::spawn(async move {
+                let (mut from_client, mut to_client) = client.into_split();
+                let (mut from_server, mut to_server) = server.into_split();
+                let requests = async {
+                    let mut buffer = vec![0; 64 << 10];
+                    while let Ok(read @ 1..) = from_client.read(&mut buffer).await {
+                        if buffer[..read].windows(9).any(|name| name == b"readRange") {
+                            let (gateway, reads) = &mut *state.lock().await;
+                            *reads += 1;
+                            if at.contains(reads) {
+                                return tokio::task::block_in_place(|| gateway.replace(&flags));
+                            }
+                        }
+                        to_server.write_all(&buffer[..read]).await.unwrap_or_default();
+                    }
+                };
+                let answers = tokio::io::copy(&mut from_server, &mut to_client);
+                tokio::select! { () = requests => {} _ = answers => {} }
+            });
+        }
+    });
+    address
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_read_goes_on_through_several_restarts() {
+    let gateway = Gateway::over_files();
+    let flags = vec!["--store".to_owned(), format!("file://{}", gateway.data().display())];
+    let content = content(1 << 20);
+    std::fs::write(gateway.data().join("f"), &content).unwrap();
+    // The second read finds no handle. The third is by a new one, which the fourth doesn't find.
+    let address = replaced_at_reads(gateway, flags, &[1, 3]).await;
+    let reader = connect(&address).await.open(&who(), &path("/f")).await.unwrap();
+    assert!(reader.read_at(0, 1 << 20).await.unwrap() == content);
+}
+
 #[tokio::test]
 async fn a_gateway_that_is_back_within_seconds_is_found_again() {
     let root = tempfile::tempdir().unwrap();

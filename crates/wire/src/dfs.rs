@@ -220,6 +220,7 @@ wire_structs! {
         2 request_id: Bytes,
         3 is_retry: bool,
         4 handle: i64,
+        5 abandon: bool,
     }
     /// Reply of `closeFile`.
     CloseFileReply {

@@ -20,7 +20,7 @@ class LoginInTurn:
     """Lets one thread log in, and the others have its outcome."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # as the session's
         self._attempt: _Attempt | None = None
 
     @contextlib.contextmanager

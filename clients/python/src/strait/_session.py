@@ -63,7 +63,9 @@ class Session:
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
         self._idle: list[Connection] = []
-        self._lock = threading.Lock()  # of the idle connections, and of what a login tells
+        # Of the idle connections and the last login's results. The garbage collector may end a
+        # listing or a file while this thread holds it, so it is reentrant.
+        self._lock = threading.RLock()
         self._turn = LoginInTurn()
         self._silences = Silences()
         self._process = self._owner = os.getpid()
@@ -134,6 +136,7 @@ class Session:
         sent = renewed = False
         last: ConnectionLostError | None = None
         for attempt in range(ATTEMPTS):
+            connecting = True
             if attempt:
                 # Half of it is random, so that the clients of one gateway don't return at once.
                 pause = FIRST_PAUSE_S * 2 ** (attempt - 1) * random.uniform(0.5, 1)
@@ -143,6 +146,7 @@ class Session:
             try:
                 # Not `connection()`, which takes three microseconds more.
                 connection = self.borrow(deadline, connect_by, trusting=request is None)
+                connecting = False
                 try:
                     return exchange(connection)
                 finally:
@@ -156,24 +160,30 @@ class Session:
                 self._drop_idle()
                 if hasattr(request, "is_retry"):
                     request.is_retry = sent or bool(request.is_retry)
-            except errors.TimedOut as error:
-                error.retry_safe = not hasattr(request, "request_id")
+            except errors.StraitError as error:
+                if isinstance(error, errors.Unauthenticated) and not renewed:
+                    # The session idled out, or its gateway was replaced.
+                    renewed = True
+                    self._drop_idle()
+                    continue
+                if connecting and sent and hasattr(request, "request_id"):
+                    raise self._unknown(method, request, error) from error
+                if isinstance(error, errors.TimedOut):
+                    error.retry_safe = not hasattr(request, "request_id")
                 raise
-            except errors.Unauthenticated:
-                # The session idled out, or its gateway was replaced.
-                if renewed:
-                    raise
-                renewed = True
-                self._drop_idle()
         assert last is not None, "a second Unauthenticated is raised"
         self._silences.count += 1
         if sent and hasattr(request, "request_id"):
-            raise errors.OutcomeUnknown(
-                f"{method}: the connection broke ({last}), and no gateway came back to say "
-                "whether it was done",
-                getattr(request, "path", None),
-            ) from last
+            raise self._unknown(method, request, last) from last
         raise self._unavailable(last) from last
+
+    @staticmethod
+    def _unknown(method: str, request: Any, why: Exception) -> errors.OutcomeUnknown:
+        """The error of a change that was sent, if no gateway can be asked about it."""
+        return errors.OutcomeUnknown(
+            f"{method}: the connection broke, and no gateway could tell whether it was done ({why})",
+            getattr(request, "path", None),
+        )
 
     def release(self, handle: int) -> None:
         """Closes an open file or listing of the gateway that needs no answer."""
@@ -215,10 +225,10 @@ class Session:
         if self.closed:
             raise ValueError("I/O operation on a closed client")
         while True:
-            with self._lock:
-                if not self._idle:
-                    break
+            try:
                 connection = self._idle.pop()
+            except IndexError:
+                break
             if (trusting and connection.is_fresh()) or not connection.ended_while_idle():
                 connection.wait_until(deadline)
                 return connection
@@ -320,7 +330,7 @@ class Session:
             return
         self._process = os.getpid()
         # Another thread of the parent may have held these locks.
-        self._lock, self._turn = threading.Lock(), LoginInTurn()
+        self._lock, self._turn = threading.RLock(), LoginInTurn()
         self._drop_idle()
 
     def _drop_idle(self) -> None:

@@ -4,7 +4,7 @@
 use super::connection::Answer;
 use super::convert;
 use super::lanes::Turn;
-use super::session::{Session, Subject, outcome};
+use super::session::{Retries, Session, Subject, outcome};
 use crate::budget::{Pool, Reserved, Share};
 use crate::{Error, ErrorKind, FileReader, MAX_CHUNK_BYTES, Result, StorePath};
 use async_trait::async_trait;
@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 use strait_wire::{OpenFileReply, OpenFileRequest, ReadRangeRequest, methods};
+use tokio::time::sleep;
 
 /// Sequential reads below this size are served from larger ones. From here on a round trip is small
 /// beside the transfer.
@@ -120,14 +121,20 @@ impl Reader {
 
     /// One request; the answer may be short.
     async fn read_once(&self, offset: u64, length: usize) -> Result<Bytes> {
-        let handle = self.handle.load(Ordering::Relaxed);
-        match self.read_by(handle, offset, length).await {
-            // The session was lost with its connection, and its handles with it.
-            Err(error) if error.kind() == ErrorKind::InvalidArgument => {
-                let handle = self.reopened(handle).await?;
-                self.read_by(handle, offset, length).await
-            }
-            read => read,
+        let mut retries = Retries::default();
+        loop {
+            let handle = self.handle.load(Ordering::Relaxed);
+            let error = match self.read_by(handle, offset, length).await {
+                // The session was lost with its connection, and its handles with it.
+                Err(error) if error.kind() == ErrorKind::InvalidArgument => error,
+                read => return read,
+            };
+            let Some(delay) = retries.next(&self.session) else {
+                let why = "the gateway restarts, or ends the session, again and again; try again later";
+                return Err(Error::new(ErrorKind::Unavailable, why).at("read", &self.path).caused_by(error));
+            };
+            sleep(delay).await;
+            self.reopened(handle).await?;
         }
     }
 
@@ -145,11 +152,11 @@ impl Reader {
 
     /// A new handle in place of `lost`. A file that got shorter, or has another identity, isn't the
     /// original one.
-    async fn reopened(&self, lost: i64) -> Result<i64> {
+    async fn reopened(&self, lost: i64) -> Result<()> {
         let _reopening = self.reopening.lock().await;
         let now = self.handle.load(Ordering::Relaxed);
         if now != lost {
-            return Ok(now); // another caller has reopened it meanwhile
+            return Ok(()); // another caller has reopened it meanwhile
         }
         let opened = open(&self.session, &self.path).await?;
         let handle = convert::present(opened.handle, "handle")?;
@@ -163,7 +170,7 @@ impl Reader {
                 .with_retry_safe(false));
         }
         self.handle.store(handle, Ordering::Relaxed);
-        Ok(handle)
+        Ok(())
     }
 
     /// A small read: from the pieces present, if it follows the last one.

@@ -59,6 +59,10 @@ const LONG_WORK: [&str; 4] = [
     methods::CloseFile::NAME,
 ];
 
+/// Changes that harm nobody if they are executed twice: the first opens a file as it is, the second
+/// ends a handle. If one is refused, it may be repeated, whatever became of earlier attempts.
+const TOLD_BY_HANDLE: [&str; 2] = [methods::AppendFile::NAME, methods::CloseFile::NAME];
+
 /// The attempted operation, for error messages.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Subject<'a> {
@@ -489,7 +493,13 @@ impl Session {
                         Err(error) if error.kind() == ErrorKind::Unauthenticated => {
                             return Err((error, unanswered));
                         }
-                        result => return result.map_err(|error| (error, false)),
+                        // A gateway that didn't know the earlier attempt may have refused this one.
+                        Err(error) => {
+                            let unknown =
+                                unanswered && error.retry_safe() && !TOLD_BY_HANDLE.contains(&M::NAME);
+                            return Err((error, unknown));
+                        }
+                        Ok(success) => return Ok(success),
                     },
                     Err(broken) if broken.is_silence() => return Err((self.lost(&broken, subject), true)),
                     Err(broken) => {
@@ -566,24 +576,17 @@ impl Session {
         Error::new(ErrorKind::Unavailable, message).at(subject.operation, subject.path)
     }
 
-    /// Closes a handle without waiting. For a writer this closes the file with all accepted bytes.
-    /// After a broken connection the session's end does it.
+    /// Has the gateway forget a handle, without waiting. A writer's flushed bytes stay. After a broken
+    /// connection the session's end does it.
     pub(super) fn release(&self, handle: i64) {
         let (Some(lane), Ok(mutation)) = (self.pick(Turn::Beside), Mutation::new()) else { return };
-        let request =
-            CloseFileRequest { request_id: mutation.id(), handle: Some(handle), ..Default::default() };
-        let Ok(answer) = lane.attached.connection.send_uncounted::<methods::CloseFile>(&request.into())
-        else {
-            return;
+        let request = CloseFileRequest {
+            request_id: mutation.id(),
+            handle: Some(handle),
+            abandon: Some(true),
+            ..Default::default()
         };
-        // A store without room closes a written file late or never. The connection counts as used
-        // until then, so that later calls take another.
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(async move {
-                let _ = answer.receive().await;
-                drop(lane);
-            });
-        }
+        let _ = lane.attached.connection.send_uncounted::<methods::CloseFile>(&request.into());
     }
 
     /// Ends the session on the gateway.

@@ -284,6 +284,7 @@ impl FileWriter for Writer {
                 request_id: mutation.id(),
                 is_retry: mutation.is_retry(),
                 handle: Some(handle),
+                abandon: None,
             };
             request.into()
         });

@@ -3185,6 +3185,8 @@ class CloseFileRequest(object):
      - request_id
      - is_retry
      - handle
+     - abandon: Forgets the handle whatever happens, and drops a writer without waiting for its bytes: those
+    flushed before stay, others may. The reply's length is 0.
 
     """
 
@@ -3193,14 +3195,16 @@ class CloseFileRequest(object):
         'request_id',
         'is_retry',
         'handle',
+        'abandon',
     )
 
 
-    def __init__(self, session=None, request_id=None, is_retry=None, handle=None,):
+    def __init__(self, session=None, request_id=None, is_retry=None, handle=None, abandon=None,):
         self.session = session
         self.request_id = request_id
         self.is_retry = is_retry
         self.handle = handle
+        self.abandon = abandon
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -3231,6 +3235,11 @@ class CloseFileRequest(object):
                     self.handle = iprot.readI64()
                 else:
                     iprot.skip(ftype)
+            elif fid == 5:
+                if ftype == TType.BOOL:
+                    self.abandon = iprot.readBool()
+                else:
+                    iprot.skip(ftype)
             else:
                 iprot.skip(ftype)
             iprot.readFieldEnd()
@@ -3256,6 +3265,10 @@ class CloseFileRequest(object):
         if self.handle is not None:
             oprot.writeFieldBegin('handle', TType.I64, 4)
             oprot.writeI64(self.handle)
+            oprot.writeFieldEnd()
+        if self.abandon is not None:
+            oprot.writeFieldBegin('abandon', TType.BOOL, 5)
+            oprot.writeBool(self.abandon)
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
@@ -4824,6 +4837,7 @@ CloseFileRequest.thrift_spec = (
     (2, TType.STRING, 'request_id', 'BINARY', None, ),  # 2
     (3, TType.BOOL, 'is_retry', None, None, ),  # 3
     (4, TType.I64, 'handle', None, None, ),  # 4
+    (5, TType.BOOL, 'abandon', None, None, ),  # 5
 )
 all_structs.append(CloseFileReply)
 CloseFileReply.thrift_spec = (

@@ -18,6 +18,7 @@ public class CloseFileRequest implements org.apache.thrift.TBase<CloseFileReques
   private static final org.apache.thrift.protocol.TField REQUEST_ID_FIELD_DESC = new org.apache.thrift.protocol.TField("request_id", org.apache.thrift.protocol.TType.STRING, (short)2);
   private static final org.apache.thrift.protocol.TField IS_RETRY_FIELD_DESC = new org.apache.thrift.protocol.TField("is_retry", org.apache.thrift.protocol.TType.BOOL, (short)3);
   private static final org.apache.thrift.protocol.TField HANDLE_FIELD_DESC = new org.apache.thrift.protocol.TField("handle", org.apache.thrift.protocol.TType.I64, (short)4);
+  private static final org.apache.thrift.protocol.TField ABANDON_FIELD_DESC = new org.apache.thrift.protocol.TField("abandon", org.apache.thrift.protocol.TType.BOOL, (short)5);
 
   private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new CloseFileRequestStandardSchemeFactory();
   private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new CloseFileRequestTupleSchemeFactory();
@@ -26,13 +27,23 @@ public class CloseFileRequest implements org.apache.thrift.TBase<CloseFileReques
   public @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer request_id; // optional
   public boolean is_retry; // optional
   public long handle; // optional
+  /**
+   * Forgets the handle whatever happens, and drops a writer without waiting for its bytes: those
+   * flushed before stay, others may. The reply's length is 0.
+   */
+  public boolean abandon; // optional
 
   /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
   public enum _Fields implements org.apache.thrift.TFieldIdEnum {
     SESSION((short)1, "session"),
     REQUEST_ID((short)2, "request_id"),
     IS_RETRY((short)3, "is_retry"),
-    HANDLE((short)4, "handle");
+    HANDLE((short)4, "handle"),
+    /**
+     * Forgets the handle whatever happens, and drops a writer without waiting for its bytes: those
+     * flushed before stay, others may. The reply's length is 0.
+     */
+    ABANDON((short)5, "abandon");
 
     private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
 
@@ -56,6 +67,8 @@ public class CloseFileRequest implements org.apache.thrift.TBase<CloseFileReques
           return IS_RETRY;
         case 4: // HANDLE
           return HANDLE;
+        case 5: // ABANDON
+          return ABANDON;
         default:
           return null;
       }
@@ -101,8 +114,9 @@ public class CloseFileRequest implements org.apache.thrift.TBase<CloseFileReques
   // isset id assignments
   private static final int __IS_RETRY_ISSET_ID = 0;
   private static final int __HANDLE_ISSET_ID = 1;
+  private static final int __ABANDON_ISSET_ID = 2;
   private byte __isset_bitfield = 0;
-  private static final _Fields optionals[] = {_Fields.SESSION,_Fields.REQUEST_ID,_Fields.IS_RETRY,_Fields.HANDLE};
+  private static final _Fields optionals[] = {_Fields.SESSION,_Fields.REQUEST_ID,_Fields.IS_RETRY,_Fields.HANDLE,_Fields.ABANDON};
   public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
   static {
     java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
@@ -114,6 +128,8 @@ public class CloseFileRequest implements org.apache.thrift.TBase<CloseFileReques
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.BOOL)));
     tmpMap.put(_Fields.HANDLE, new org.apache.thrift.meta_data.FieldMetaData("handle", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.I64)));
+    tmpMap.put(_Fields.ABANDON, new org.apache.thrift.meta_data.FieldMetaData("abandon", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
+        new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.BOOL)));
     metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
     org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(CloseFileRequest.class, metaDataMap);
   }
@@ -134,6 +150,7 @@ public class CloseFileRequest implements org.apache.thrift.TBase<CloseFileReques
     }
     this.is_retry = other.is_retry;
     this.handle = other.handle;
+    this.abandon = other.abandon;
   }
 
   @Override
@@ -149,6 +166,8 @@ public class CloseFileRequest implements org.apache.thrift.TBase<CloseFileReques
     this.is_retry = false;
     setHandleIsSet(false);
     this.handle = 0;
+    setAbandonIsSet(false);
+    this.abandon = false;
   }
 
   @org.apache.thrift.annotation.Nullable
@@ -256,6 +275,37 @@ public class CloseFileRequest implements org.apache.thrift.TBase<CloseFileReques
     __isset_bitfield = org.apache.thrift.EncodingUtils.setBit(__isset_bitfield, __HANDLE_ISSET_ID, value);
   }
 
+  /**
+   * Forgets the handle whatever happens, and drops a writer without waiting for its bytes: those
+   * flushed before stay, others may. The reply's length is 0.
+   */
+  public boolean isAbandon() {
+    return this.abandon;
+  }
+
+  /**
+   * Forgets the handle whatever happens, and drops a writer without waiting for its bytes: those
+   * flushed before stay, others may. The reply's length is 0.
+   */
+  public CloseFileRequest setAbandon(boolean abandon) {
+    this.abandon = abandon;
+    setAbandonIsSet(true);
+    return this;
+  }
+
+  public void unsetAbandon() {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.clearBit(__isset_bitfield, __ABANDON_ISSET_ID);
+  }
+
+  /** Returns true if field abandon is set (has been assigned a value) and false otherwise */
+  public boolean isSetAbandon() {
+    return org.apache.thrift.EncodingUtils.testBit(__isset_bitfield, __ABANDON_ISSET_ID);
+  }
+
+  public void setAbandonIsSet(boolean value) {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.setBit(__isset_bitfield, __ABANDON_ISSET_ID, value);
+  }
+
   @Override
   public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
     switch (field) {
@@ -295,6 +345,14 @@ public class CloseFileRequest implements org.apache.thrift.TBase<CloseFileReques
       }
       break;
 
+    case ABANDON:
+      if (value == null) {
+        unsetAbandon();
+      } else {
+        setAbandon((java.lang.Boolean)value);
+      }
+      break;
+
     }
   }
 
@@ -313,6 +371,9 @@ public class CloseFileRequest implements org.apache.thrift.TBase<CloseFileReques
 
     case HANDLE:
       return getHandle();
+
+    case ABANDON:
+      return isAbandon();
 
     }
     throw new java.lang.IllegalStateException();
@@ -334,6 +395,8 @@ public class CloseFileRequest implements org.apache.thrift.TBase<CloseFileReques
       return isSetIs_retry();
     case HANDLE:
       return isSetHandle();
+    case ABANDON:
+      return isSetAbandon();
     }
     throw new java.lang.IllegalStateException();
   }
@@ -387,6 +450,15 @@ public class CloseFileRequest implements org.apache.thrift.TBase<CloseFileReques
         return false;
     }
 
+    boolean this_present_abandon = true && this.isSetAbandon();
+    boolean that_present_abandon = true && that.isSetAbandon();
+    if (this_present_abandon || that_present_abandon) {
+      if (!(this_present_abandon && that_present_abandon))
+        return false;
+      if (this.abandon != that.abandon)
+        return false;
+    }
+
     return true;
   }
 
@@ -409,6 +481,10 @@ public class CloseFileRequest implements org.apache.thrift.TBase<CloseFileReques
     hashCode = hashCode * 8191 + ((isSetHandle()) ? 131071 : 524287);
     if (isSetHandle())
       hashCode = hashCode * 8191 + org.apache.thrift.TBaseHelper.hashCode(handle);
+
+    hashCode = hashCode * 8191 + ((isSetAbandon()) ? 131071 : 524287);
+    if (isSetAbandon())
+      hashCode = hashCode * 8191 + ((abandon) ? 131071 : 524287);
 
     return hashCode;
   }
@@ -457,6 +533,16 @@ public class CloseFileRequest implements org.apache.thrift.TBase<CloseFileReques
     }
     if (isSetHandle()) {
       lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.handle, other.handle);
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+    }
+    lastComparison = java.lang.Boolean.compare(isSetAbandon(), other.isSetAbandon());
+    if (lastComparison != 0) {
+      return lastComparison;
+    }
+    if (isSetAbandon()) {
+      lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.abandon, other.abandon);
       if (lastComparison != 0) {
         return lastComparison;
       }
@@ -514,6 +600,12 @@ public class CloseFileRequest implements org.apache.thrift.TBase<CloseFileReques
       if (!first) sb.append(", ");
       sb.append("handle:");
       sb.append(this.handle);
+      first = false;
+    }
+    if (isSetAbandon()) {
+      if (!first) sb.append(", ");
+      sb.append("abandon:");
+      sb.append(this.abandon);
       first = false;
     }
     sb.append(")");
@@ -595,6 +687,14 @@ public class CloseFileRequest implements org.apache.thrift.TBase<CloseFileReques
               org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
             }
             break;
+          case 5: // ABANDON
+            if (schemeField.type == org.apache.thrift.protocol.TType.BOOL) {
+              struct.abandon = iprot.readBool();
+              struct.setAbandonIsSet(true);
+            } else { 
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+            }
+            break;
           default:
             org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
         }
@@ -635,6 +735,11 @@ public class CloseFileRequest implements org.apache.thrift.TBase<CloseFileReques
         oprot.writeI64(struct.handle);
         oprot.writeFieldEnd();
       }
+      if (struct.isSetAbandon()) {
+        oprot.writeFieldBegin(ABANDON_FIELD_DESC);
+        oprot.writeBool(struct.abandon);
+        oprot.writeFieldEnd();
+      }
       oprot.writeFieldStop();
       oprot.writeStructEnd();
     }
@@ -666,7 +771,10 @@ public class CloseFileRequest implements org.apache.thrift.TBase<CloseFileReques
       if (struct.isSetHandle()) {
         optionals.set(3);
       }
-      oprot.writeBitSet(optionals, 4);
+      if (struct.isSetAbandon()) {
+        optionals.set(4);
+      }
+      oprot.writeBitSet(optionals, 5);
       if (struct.isSetSession()) {
         oprot.writeString(struct.session);
       }
@@ -679,12 +787,15 @@ public class CloseFileRequest implements org.apache.thrift.TBase<CloseFileReques
       if (struct.isSetHandle()) {
         oprot.writeI64(struct.handle);
       }
+      if (struct.isSetAbandon()) {
+        oprot.writeBool(struct.abandon);
+      }
     }
 
     @Override
     public void read(org.apache.thrift.protocol.TProtocol prot, CloseFileRequest struct) throws org.apache.thrift.TException {
       org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
-      java.util.BitSet incoming = iprot.readBitSet(4);
+      java.util.BitSet incoming = iprot.readBitSet(5);
       if (incoming.get(0)) {
         struct.session = iprot.readString();
         struct.setSessionIsSet(true);
@@ -700,6 +811,10 @@ public class CloseFileRequest implements org.apache.thrift.TBase<CloseFileReques
       if (incoming.get(3)) {
         struct.handle = iprot.readI64();
         struct.setHandleIsSet(true);
+      }
+      if (incoming.get(4)) {
+        struct.abandon = iprot.readBool();
+        struct.setAbandonIsSet(true);
       }
     }
   }
