@@ -170,7 +170,7 @@ pub struct Limits {
 }
 
 /// Processors that this process may use.
-fn processors() -> usize {
+pub(crate) fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, NonZeroUsize::get)
 }
 

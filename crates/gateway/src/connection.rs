@@ -6,10 +6,11 @@
 
 use crate::context::Context;
 use crate::dispatch::execute;
-use crate::fair::Key;
+use crate::fair::{Holder, Key};
 use crate::input::{Input, Received, Sender};
 use crate::memory::{Account, Permit};
 use crate::peer::Peer;
+use crate::processor;
 use crate::request::{Outgoing, Request};
 use crate::shared::Shared;
 use crate::slow::{Cut, Way};
@@ -89,12 +90,15 @@ async fn accept(
             run(shared, from, to, peer, shutdown).await
         }
         Some((tls, acceptor)) => {
-            let socket = stream.as_fd().try_clone_to_owned()?;
-            let handshake = async {
-                let _turn = shared.handshakes.holder(&Key::Origin(peer.origin())).take(1).await;
-                acceptor.accept(stream).await
-            };
+            let turns = shared.handshakes.holder(&Key::Origin(peer.origin()));
+            let handshake = processor::in_turns(turns, acceptor.accept(stream));
             let stream = tokio::time::timeout(shared.limits.stall, handshake).await??;
+            if !tls.asks_for_certificates() {
+                let (from, to) = tokio::io::split(stream);
+                return run(shared, from, to, Peer { encrypted: true, ..peer }, shutdown).await;
+            }
+            // A second descriptor, since the halves of the stream don't show theirs.
+            let socket = stream.get_ref().0.as_fd().try_clone_to_owned()?;
             let shown = stream.get_ref().1.peer_certificates().unwrap_or_default();
             let chain: Vec<_> = shown.iter().map(|shown| shown.clone().into_owned()).collect();
             let (from, to) = tokio::io::split(stream);
@@ -153,6 +157,7 @@ async fn run<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
     let attribution = context.changes();
     let key = context.key();
     let (account, cut) = shared.budget.account(&key);
+    let ready = shared.ready.holder(&key);
     let connection = Connection {
         input: Input::new(from, &shared.limits),
         output: Output {
@@ -168,6 +173,7 @@ async fn run<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
         due: None,
         alone: false,
         account,
+        ready,
         key,
         attribution,
         cut,
@@ -186,6 +192,8 @@ struct Connection<R, W> {
     shared: Arc<Shared>,
     context: Arc<Context>,
     account: Account,
+    /// The turns of its requests at the processors.
+    ready: Arc<Holder>,
     /// The user or origin that requests count for.
     key: Key,
     /// [`Context::changes`] when the account was last attributed.
@@ -287,6 +295,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
             self.attribution = changes;
             self.key = self.context.key();
             self.account.set_holder(&self.key);
+            self.ready = self.shared.ready.holder(&self.key);
         }
     }
 
@@ -312,7 +321,11 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
         let Some(request) = self.pending.take() else { return false };
         self.alone = !beside_others;
         let (context, key) = (self.context.clone(), self.key.clone());
-        self.running.push_back(Box::pin(execute(request, context, key, memory)));
+        let answer = execute(request, context, key, memory);
+        self.running.push_back(match processor::needs_turns(&self.ready) {
+            true => Box::pin(processor::in_turns(self.ready.clone(), answer)),
+            false => Box::pin(answer),
+        });
         true
     }
 }

@@ -192,6 +192,11 @@ impl Holder {
         self.held.load(Ordering::SeqCst)
     }
 
+    /// Units that it may have at most.
+    pub fn most(&self) -> usize {
+        self.pool.half()
+    }
+
     /// Units that it may still take, as things stand.
     pub fn room(&self) -> usize {
         let held = self.held();
