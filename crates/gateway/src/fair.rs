@@ -197,6 +197,11 @@ impl Holder {
         self.pool.half()
     }
 
+    /// The holder with this key, of the same pool.
+    pub fn other(&self, key: &Key) -> Arc<Self> {
+        self.pool.holder(key)
+    }
+
     /// Units that it may still take, as things stand.
     pub fn room(&self) -> usize {
         let held = self.held();
