@@ -2,9 +2,10 @@
 //!
 //! A pool has a number of units. A holder (a user, or an address) may have one request of any size.
 //! Beyond it, a holder takes no more units than it leaves free ("dynamic thresholds", Choudhury
-//! and Hahne, 1998), and never more than half of all. So if N holders want everything, each gets
-//! 1/(N+1), and a newcomer finds room. The pool serves waiting holders in turn, each in
-//! the order of its requests.
+//! and Hahne, 1998), and never more than half of all. So N holders that want everything at the same time
+//! get 1/(N+1) each. If they come one after the other, each gets half of the rest, and the pool is
+//! full after some log2 of its units: a newcomer then waits until one of them returns units. The pool
+//! serves waiting holders in turn, each in the order of its requests.
 //!
 //! If no request waits, taking and returning units are two atomic operations each.
 
