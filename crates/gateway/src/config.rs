@@ -88,12 +88,11 @@ pub struct Limits {
     pub sessions: usize,
     /// Open files and listings a session.
     pub handles_per_session: usize,
-    /// Open files and listings in all. No session gets more than it leaves to others, so one alone
-    /// has at most half of them.
+    /// Open files and listings in all, shared by user: one alone has at most half of them.
     pub handles: usize,
     /// Changes that run in one store at once. A change runs to its end even if its client leaves,
     /// so without a limit they would pile up in a store that is stuck. Twice the connections: each
-    /// has one, and closed connections may have left as many.
+    /// has one, and closed connections may have left as many. Shared by user.
     pub changes_per_store: usize,
     /// Closed sessions that the gateway remembers until their tokens expire, 20 MB in all: six
     /// closed a second for as long as a token runs. No user, and not all strangers together, has
@@ -172,7 +171,7 @@ pub struct Limits {
 }
 
 /// Processors that this process may use.
-fn processors() -> usize {
+pub(crate) fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, NonZeroUsize::get)
 }
 

@@ -7,10 +7,11 @@
 use crate::context::Context;
 use crate::departure::{Departure, Encrypted};
 use crate::dispatch::execute;
-use crate::fair::Key;
+use crate::fair::{Holder, Key};
 use crate::input::{Input, Received, Sender};
 use crate::memory::{Account, Permit};
 use crate::peer::Peer;
+use crate::processor;
 use crate::request::{Outgoing, Request};
 use crate::shared::Shared;
 use crate::slow::{Cut, Way};
@@ -89,17 +90,20 @@ async fn accept(
             run(shared, from, to, peer, shutdown).await
         }
         Some((tls, acceptor)) => {
-            let socket = Arc::new(stream.as_fd().try_clone_to_owned()?);
-            let handshake = async {
-                let _turn = shared.handshakes.holder(&Key::Origin(peer.origin())).take(1).await;
-                acceptor.accept(stream).await
-            };
+            let turns = shared.handshakes.holder(&Key::Origin(peer.origin()));
+            let handshake = processor::in_turns(turns, acceptor.accept(stream));
             let stream = tokio::time::timeout(shared.limits.stall, handshake).await??;
+            let peer = Peer { encrypted: true, ..peer };
+            if !tls.asks_for_certificates() {
+                let (from, to) = Encrypted::split(stream);
+                return run(shared, from, to, peer, shutdown).await;
+            }
+            // A second descriptor, since the stream's halves own the first.
+            let socket = stream.get_ref().0.as_fd().try_clone_to_owned()?;
             let shown = stream.get_ref().1.peer_certificates().unwrap_or_default();
             let chain: Vec<_> = shown.iter().map(|shown| shown.clone().into_owned()).collect();
-            let (from, to) = tokio::io::split(stream);
-            let from = Encrypted { from, socket: socket.clone() };
-            let served = run(shared, from, to, Peer { encrypted: true, ..peer }, shutdown);
+            let (from, to) = Encrypted::split(stream);
+            let served = run(shared, from, to, peer, shutdown);
             while_trusted(&tls, &chain, &socket, served).await
         }
     }
@@ -154,6 +158,7 @@ async fn run<R: AsyncRead + Departure + Unpin, W: AsyncWrite + Unpin>(
     let attribution = context.changes();
     let key = context.key();
     let (account, cut) = shared.budget.account(&key);
+    let ready = shared.ready.holder(&key);
     let connection = Connection {
         input: Input::new(from, &shared.limits),
         output: Output {
@@ -170,6 +175,7 @@ async fn run<R: AsyncRead + Departure + Unpin, W: AsyncWrite + Unpin>(
         leaves_at: None,
         alone: false,
         account,
+        ready,
         key,
         attribution,
         cut,
@@ -188,6 +194,8 @@ struct Connection<R, W> {
     shared: Arc<Shared>,
     context: Arc<Context>,
     account: Account,
+    /// The turns of its requests at the processors.
+    ready: Arc<Holder>,
     /// The user or origin that requests count for.
     key: Key,
     /// [`Context::changes`] when the account was last attributed.
@@ -298,6 +306,7 @@ impl<R: AsyncRead + Departure + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
             self.attribution = changes;
             self.key = self.context.key();
             self.account.set_holder(&self.key);
+            self.ready = self.shared.ready.holder(&self.key);
         }
     }
 
@@ -324,7 +333,11 @@ impl<R: AsyncRead + Departure + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
         self.context.note_left(request.needs_its_client() && self.input.source().has_left());
         self.alone = !beside_others;
         let (context, key) = (self.context.clone(), self.key.clone());
-        self.running.push_back(Box::pin(execute(request, context, key, memory)));
+        let answer = execute(request, context, key, memory);
+        self.running.push_back(match processor::needs_turns(&self.ready) {
+            true => Box::pin(processor::in_turns(self.ready.clone(), answer)),
+            false => Box::pin(answer),
+        });
         true
     }
 }

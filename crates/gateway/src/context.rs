@@ -88,8 +88,7 @@ impl Context {
     fn key_of(&self, identity: &Identity) -> Option<Key> {
         match identity {
             Identity::Nobody(_) => None,
-            Identity::Anonymous(_) => Some(Key::Origin(self.peer.origin())),
-            Identity::User(login) => Some(Key::User(login.user.as_str().into())),
+            known => Some(known.key(self.peer.origin())),
         }
     }
 

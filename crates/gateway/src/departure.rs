@@ -5,12 +5,13 @@
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
-use tokio::io::{AsyncRead, ReadBuf};
+use tokio::io::{AsyncRead, ReadBuf, ReadHalf, WriteHalf};
+use tokio::net::TcpStream;
 use tokio::net::tcp::OwnedReadHalf;
+use tokio_rustls::server::TlsStream;
 
 /// The receiving side of a client's connection.
 pub trait Departure {
@@ -24,21 +25,31 @@ impl Departure for OwnedReadHalf {
     }
 }
 
-/// The receiving side of a TLS connection, with the socket below it.
-pub struct Encrypted<R> {
-    /// The decrypted bytes.
-    pub from: R,
-    /// The socket.
-    pub socket: Arc<OwnedFd>,
+/// The receiving side of a TLS connection.
+pub struct Encrypted {
+    from: ReadHalf<TlsStream<TcpStream>>,
+    /// The stream's, which `from` keeps open. The half doesn't show it, and a second descriptor for
+    /// each connection would be dear.
+    socket: RawFd,
 }
 
-impl<R> Departure for Encrypted<R> {
-    fn has_left(&self) -> bool {
-        has_ended(&self.socket)
+impl Encrypted {
+    /// Both sides of a connection.
+    pub fn split(stream: TlsStream<TcpStream>) -> (Self, WriteHalf<TlsStream<TcpStream>>) {
+        let socket = stream.get_ref().0.as_raw_fd();
+        let (from, to) = tokio::io::split(stream);
+        (Self { from, socket }, to)
     }
 }
 
-impl<R: AsyncRead + Unpin> AsyncRead for Encrypted<R> {
+impl Departure for Encrypted {
+    fn has_left(&self) -> bool {
+        // SAFETY: `from` shares the stream, and so its socket stays open at least as long as `self`.
+        has_ended(unsafe { BorrowedFd::borrow_raw(self.socket) })
+    }
+}
+
+impl AsyncRead for Encrypted {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -2,9 +2,10 @@
 //!
 //! A pool has a number of units. A holder (a user, or an address) may have one request of any size.
 //! Beyond it, a holder takes no more units than it leaves free ("dynamic thresholds", Choudhury
-//! and Hahne, 1998), and never more than half of all. So if N holders want everything, each gets
-//! 1/(N+1), and a newcomer finds room. The pool serves waiting holders in turn, each in
-//! the order of its requests.
+//! and Hahne, 1998), and never more than half of all. So N holders that want everything at the same time
+//! get 1/(N+1) each. If they come one after the other, each gets half of the rest, and the pool is
+//! full after some log2 of its units: a newcomer then waits until one of them returns units. The pool
+//! serves waiting holders in turn, each in the order of its requests.
 //!
 //! If no request waits, taking and returning units are two atomic operations each.
 
@@ -190,6 +191,16 @@ impl Holder {
     /// Units that it holds.
     pub fn held(&self) -> usize {
         self.held.load(Ordering::SeqCst)
+    }
+
+    /// Units that it may have at most.
+    pub fn most(&self) -> usize {
+        self.pool.half()
+    }
+
+    /// The holder with this key, of the same pool.
+    pub fn other(&self, key: &Key) -> Arc<Self> {
+        self.pool.holder(key)
     }
 
     /// Units that it may still take, as things stand.

@@ -1,11 +1,12 @@
 //! Open files and listings of a session.
 
+use crate::fair::{Grant, Holder, Key};
 use crate::random::random;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use strait_store::{
     Error, ErrorKind, FileReader, FileStatus, FileSystem, FileWriter, Principal, Result, StorePath, fail,
 };
@@ -140,37 +141,16 @@ pub struct Closed {
     pub replicas: Option<u32>,
 }
 
-/// The limit of open files and listings in all sessions together.
-pub struct Room {
-    taken: AtomicUsize,
-    limit: usize,
-}
-
-impl Room {
-    /// For at most `limit` handles.
-    pub fn new(limit: usize) -> Arc<Self> {
-        Arc::new(Self { taken: AtomicUsize::new(0), limit })
-    }
-
-    /// Takes a place for a session that has `own` already. A session gets no more places than it
-    /// leaves free. So one session takes at most half of the room, nine that want all of it get a
-    /// tenth each, and a session without any gets one.
-    fn take(&self, own: usize) -> bool {
-        let enough = |taken| (own < self.limit.saturating_sub(taken)).then_some(taken + 1);
-        self.taken.fetch_update(Ordering::AcqRel, Ordering::Acquire, enough).is_ok()
-    }
-}
-
 /// A place for one handle, from before the gateway asks the store until the handle is closed.
 pub struct Place {
     own: Arc<AtomicUsize>,
-    all: Arc<Room>,
+    /// Its place in the share of its user.
+    _shared: Grant,
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
         self.own.fetch_sub(1, Ordering::AcqRel);
-        self.all.taken.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -181,16 +161,29 @@ pub struct Handles {
     ended: Mutex<VecDeque<i64>>,
     own: Arc<AtomicUsize>,
     limit: usize,
-    all: Arc<Room>,
+    /// The share of its user in the handles of all sessions.
+    share: Mutex<Arc<Holder>>,
 }
 
 impl Handles {
-    /// At most `limit` at once, in the room of all.
-    pub fn new(limit: usize, all: Arc<Room>) -> Self {
-        Self { open: Mutex::default(), ended: Mutex::default(), own: Arc::default(), limit, all }
+    /// At most `limit` at once, in this user's share.
+    pub fn new(limit: usize, share: Arc<Holder>) -> Self {
+        let (open, ended, share) = (Mutex::default(), Mutex::default(), Mutex::new(share));
+        Self { open, ended, own: Arc::default(), limit, share }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<i64, Handle>> {
+    /// Counts further handles for this user.
+    pub fn count_for(&self, key: &Key) {
+        let mut share = self.share();
+        let other = share.other(key);
+        *share = other;
+    }
+
+    fn share(&self) -> MutexGuard<'_, Arc<Holder>> {
+        self.share.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<i64, Handle>> {
         // Every critical section here leaves the map whole.
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -201,18 +194,19 @@ impl Handles {
     /// Busy if no more may be opened.
     pub fn place(&self) -> Result<Place> {
         let enough = |own| (own < self.limit).then_some(own + 1);
-        let Ok(own) = self.own.fetch_update(Ordering::AcqRel, Ordering::Acquire, enough) else {
+        if self.own.fetch_update(Ordering::AcqRel, Ordering::Acquire, enough).is_err() {
             let limit = self.limit;
             let message = format!("the session has {limit} files open, the most it may; close some");
             return fail(ErrorKind::Busy, message);
-        };
-        if !self.all.take(own) {
+        }
+        let shared = self.share().try_take(1);
+        let Some(shared) = shared else {
             self.own.fetch_sub(1, Ordering::AcqRel);
-            let message = "all clients together have too many files open for this session to have more; \
+            let message = "this user, or all users together, have too many files open to open more; \
                            close some, or try again later";
             return fail(ErrorKind::Busy, message);
-        }
-        Ok(Place { own: self.own.clone(), all: self.all.clone() })
+        };
+        Ok(Place { own: self.own.clone(), _shared: shared })
     }
 
     /// Whether nothing is open.
@@ -260,7 +254,7 @@ impl Handles {
         ended.push_back(cursor);
     }
 
-    fn ended(&self) -> std::sync::MutexGuard<'_, VecDeque<i64>> {
+    fn ended(&self) -> MutexGuard<'_, VecDeque<i64>> {
         self.ended.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -291,18 +285,34 @@ fn unknown() -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fair::Pool;
+
+    fn session(pool: &Arc<Pool>, user: &str) -> Handles {
+        Handles::new(100, pool.holder(&Key::User(user.into())))
+    }
+
+    fn all_for(session: &Handles) -> Vec<Place> {
+        std::iter::from_fn(|| session.place().ok()).collect()
+    }
 
     #[test]
-    fn a_greedy_session_leaves_room_to_others() {
-        let room = Room::new(100);
-        let take_all = |session: &Handles| std::iter::from_fn(|| session.place().ok()).collect::<Vec<_>>();
-        let (greedy, second, modest) =
-            (Handles::new(100, room.clone()), Handles::new(100, room.clone()), Handles::new(100, room));
-        let held = take_all(&greedy);
-        assert_eq!(held.len(), 50);
-        assert_eq!(take_all(&second).len(), 25, "half of what is left");
-        let places: Vec<_> = (0..10).map(|_| modest.place().unwrap()).collect();
-        drop((held, places));
-        assert_eq!(take_all(&modest).len(), 50, "all places come free");
+    fn a_user_leaves_room_to_others_however_many_sessions_it_has() {
+        let pool = Pool::new(100);
+        let (greedy, again) = (session(&pool, "eve"), session(&pool, "eve"));
+        let held = all_for(&greedy);
+        assert_eq!((held.len(), all_for(&again).len()), (50, 0));
+        assert_eq!(all_for(&session(&pool, "bob")).len(), 25, "half of the rest");
+        drop(held);
+        assert_eq!(all_for(&again).len(), 50, "all places come free");
+    }
+
+    #[test]
+    fn a_session_counts_for_the_user_who_logs_in() {
+        let pool = Pool::new(100);
+        let session_of_2009 = session(&pool, "stranger");
+        session_of_2009.count_for(&Key::User("eve".into()));
+        let _held = all_for(&session_of_2009);
+        assert!(all_for(&session(&pool, "eve")).is_empty());
+        assert_eq!(all_for(&session(&pool, "stranger")).len(), 25);
     }
 }

@@ -7,8 +7,8 @@
 //!   socket ←─ connection (answers in order) ←─┘ memory (one budget for all)
 //! ```
 //!
-//! `fair` holds the rules by which users share connections, memory and turns. `slow` ends clients
-//! that keep memory from others.
+//! `fair` holds the rules by which users share memory and turns. `slow` ends clients that keep memory
+//! from others. `processor` keeps one user's ready tasks few.
 //!
 //! One TCP port, one task a connection. [`Config`] names the stores, the clients to serve and the
 //! limits. Every limit has a name and a reason in [`Limits`].
@@ -41,6 +41,7 @@ mod mutate;
 mod pace;
 mod passwords;
 mod peer;
+mod processor;
 mod random;
 mod refusal;
 mod request;

@@ -2,7 +2,8 @@
 //!
 //! Each holds entries in memory, so there is a limit for all of them. A client may leave a listing
 //! early without a word, as most iterators do. So once there are too many, the user with the most of
-//! them loses the one that was not used for the longest time.
+//! them loses the one that was not used for the longest time. A user with the most who begins another
+//! one loses only listings that are not in use, or is refused.
 
 use crate::config::Limits;
 use crate::fair::Key;
@@ -45,44 +46,170 @@ impl Listings {
     /// Records that a page of this listing was read, and that there are more.
     ///
     /// # Errors
-    /// Busy if there are too many, and all of them are in use.
+    /// Busy if there are too many, and this user has the most and uses all of them.
     pub fn has_more(&self, listing: Unfinished) -> Result<()> {
         // Every critical section here leaves the list whole.
         let mut unfinished = self.unfinished.lock().unwrap_or_else(PoisonError::into_inner);
         unfinished.retain(|other| {
             other.listing.strong_count() > 0 && !Weak::ptr_eq(&other.listing, &listing.listing)
         });
-        if unfinished.len() >= self.most && !end_one(&mut unfinished, self.in_use) {
-            return fail(ErrorKind::Busy, "too many clients list large directories; try again later");
+        // It may have been ended while this page was read. The next page tells that.
+        if !listing.is_open() {
+            return Ok(());
+        }
+        if unfinished.len() >= self.most && !end_one(&mut unfinished, &listing.key, self.in_use) {
+            let message = "this user lists too many large directories at once; try again later";
+            return fail(ErrorKind::Busy, message);
         }
         unfinished.push(listing);
         Ok(())
     }
 }
 
-/// Ends a listing of the user with the most, unless all are in use.
-fn end_one(unfinished: &mut Vec<Unfinished>, in_use: Duration) -> bool {
-    let mut counts = HashMap::new();
-    unfinished.iter().for_each(|listing| *counts.entry(listing.key.clone()).or_insert(0) += 1);
-    let mut order: Vec<usize> = (0..unfinished.len()).collect();
-    order.sort_by_key(|&index| std::cmp::Reverse(counts.get(&unfinished[index].key)));
-    let ended = order.into_iter().find(|&index| {
-        let listing = &unfinished[index];
-        listing.used.elapsed() >= in_use && listing.end()
-    });
-    ended.map(|index| unfinished.remove(index)).is_some()
+/// Ends a listing to make room for one of `user`. If that user has the most, it loses one that it
+/// doesn't use. Otherwise the user with the most loses one, in use or not: else that user could keep
+/// the others out by using all of its listings.
+fn end_one(unfinished: &mut Vec<Unfinished>, user: &Key, in_use: Duration) -> bool {
+    let chosen = {
+        let mut counts: HashMap<&Key, usize> = HashMap::new();
+        unfinished.iter().for_each(|listing| *counts.entry(&listing.key).or_insert(0) += 1);
+        let largest = counts.values().max().copied().unwrap_or(0);
+        let has_most = |key: &Key| counts.get(key).is_some_and(|count| *count == largest);
+        match has_most(user) {
+            true => unfinished.iter().position(|listing| listing.key == *user && listing.is_idle(in_use)),
+            false => unfinished.iter().position(|listing| has_most(&listing.key)),
+        }
+    };
+    chosen.map(|index| unfinished.remove(index).end()).is_some()
 }
 
 impl Unfinished {
-    /// Ends it, unless a page of it is being read.
-    fn end(&self) -> bool {
-        let (Some(listing), Some(session)) = (self.listing.upgrade(), self.session.upgrade()) else {
-            return true;
-        };
-        let Ok(mut listing) = listing.try_lock() else { return false };
-        // A call may have it in hand already.
-        listing.end();
+    fn is_open(&self) -> bool {
+        self.session.upgrade().is_some_and(|session| session.handles.listing(self.cursor).is_ok())
+    }
+
+    /// Whether no page of it is being read, or was lately.
+    fn is_idle(&self, in_use: Duration) -> bool {
+        let is_read = self.listing.upgrade().is_some_and(|listing| listing.try_lock().is_err());
+        !is_read && self.used.elapsed() >= in_use
+    }
+
+    /// Ends it. If a page of it is being read, that page is the last.
+    fn end(&self) {
+        let (Some(listing), Some(session)) = (self.listing.upgrade(), self.session.upgrade()) else { return };
         session.handles.end_listing(self.cursor);
-        true
+        // A call may have it in hand already.
+        if let Ok(mut listing) = listing.try_lock() {
+            listing.end();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Access, Config, ConfiguredStore};
+    use crate::handles::Handle;
+    use crate::peer::Origin;
+    use crate::session::{Identity, Sessions};
+    use futures::StreamExt;
+    use std::sync::Arc;
+    use strait_store::{MemoryStore, Principal};
+
+    /// A client with a session of its own; the number stands for its user.
+    struct Client {
+        key: Key,
+        session: Arc<Session>,
+    }
+
+    /// Room for four listings. All listings are in use, however old they are.
+    fn with_clients<const N: usize>() -> (Listings, [Client; N]) {
+        let limits = Limits {
+            unfinished_listings: 4,
+            listing_in_use: Duration::from_secs(3_600),
+            ..Limits::default()
+        };
+        let fs = Arc::new(MemoryStore::new("tester"));
+        let store = ConfiguredStore { name: "main".into(), uri: "memory:///".into(), fs };
+        let listings = Listings::new(&limits);
+        let sessions = Sessions::new(Config {
+            stores: vec![store.clone()],
+            access: Access::default(),
+            local_root: None,
+            tls: None,
+            token_key: [0; 32],
+            service_2009: Default::default(),
+            slow_call: Duration::MAX,
+            limits,
+        });
+        let client = |user: usize| {
+            let from = Origin::LocalUser(user as u32);
+            let identity = Identity::Anonymous(Principal::new("tester"));
+            let session = sessions.open(store.clone(), identity, from).unwrap();
+            Client { key: Key::Origin(from), session }
+        };
+        (listings, std::array::from_fn(client))
+    }
+
+    impl Client {
+        /// Reads the first page of a large directory.
+        fn begin(&self, listings: &Listings) -> Result<i64> {
+            let place = self.session.handles.place().unwrap();
+            let listing =
+                Arc::new(tokio::sync::Mutex::new(Listing::new(futures::stream::pending().boxed(), place)));
+            let cursor = self.session.handles.add(Handle::Listing(listing));
+            self.turn_page(listings, cursor)
+        }
+
+        /// Reads another page.
+        fn turn_page(&self, listings: &Listings, cursor: i64) -> Result<i64> {
+            let listing = Arc::downgrade(&self.session.handles.listing(cursor)?);
+            let (key, session) = (self.key.clone(), Arc::downgrade(&self.session));
+            listings.has_more(Unfinished { key, session, cursor, used: Instant::now(), listing })?;
+            Ok(cursor)
+        }
+    }
+
+    #[test]
+    fn a_user_who_uses_all_listings_keeps_nobody_from_listing() {
+        let (listings, [eve, alice]) = with_clients();
+        let of_eve: Vec<i64> = (0..4).map(|_| eve.begin(&listings).unwrap()).collect();
+        let of_alice = alice.begin(&listings).unwrap();
+        let error = eve.turn_page(&listings, of_eve[0]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Busy, "the oldest is ended: {error}");
+        for cursor in &of_eve[1..] {
+            eve.turn_page(&listings, *cursor).unwrap();
+        }
+        assert_eq!(eve.begin(&listings).unwrap_err().kind(), ErrorKind::Busy, "she has most herself");
+        alice.turn_page(&listings, of_alice).unwrap();
+    }
+
+    #[test]
+    fn a_page_that_is_being_read_protects_no_listing_of_the_user_with_the_most() {
+        let (listings, [eve, alice]) = with_clients();
+        let of_eve: Vec<i64> = (0..4).map(|_| eve.begin(&listings).unwrap()).collect();
+        let read: Vec<_> =
+            of_eve.iter().map(|cursor| eve.session.handles.listing(*cursor).unwrap()).collect();
+        let _reading: Vec<_> = read.iter().map(|listing| listing.try_lock().unwrap()).collect();
+        alice.begin(&listings).unwrap();
+        // The end of the page that was being read.
+        let (key, session) = (eve.key.clone(), Arc::downgrade(&eve.session));
+        let (used, listing) = (Instant::now(), Arc::downgrade(&read[0]));
+        listings.has_more(Unfinished { key, session, cursor: of_eve[0], used, listing }).unwrap();
+        assert_eq!(eve.turn_page(&listings, of_eve[0]).unwrap_err().kind(), ErrorKind::Busy);
+        eve.turn_page(&listings, of_eve[1]).unwrap();
+    }
+
+    #[test]
+    fn users_with_fewer_listings_lose_none_to_one_with_more() {
+        let (listings, [eve, alice, bob]) = with_clients();
+        let of_alice = alice.begin(&listings).unwrap();
+        for _ in 0..3 {
+            eve.begin(&listings).unwrap();
+        }
+        assert!(eve.begin(&listings).is_err());
+        let of_bob = bob.begin(&listings).unwrap();
+        alice.turn_page(&listings, of_alice).unwrap();
+        bob.turn_page(&listings, of_bob).unwrap();
     }
 }

@@ -227,8 +227,9 @@ struct Turns {
 
 /// A turn, passed on when dropped.
 pub struct Turn {
-    _all: OwnedSemaphorePermit,
+    // Returned first: the next turn of any origin then finds this origin's free as well.
     _own: OwnedSemaphorePermit,
+    _all: OwnedSemaphorePermit,
 }
 
 impl Turns {

@@ -8,6 +8,7 @@
 
 use crate::context::{Caller, Context};
 use crate::errors::{Exception, required, signed, unsigned};
+use crate::fair::Grant;
 use crate::handles::{Closed, Handle, OpenFile, Place};
 use crate::memory::Permit;
 use crate::retry::{Entry, Keep, Outcome, RequestId};
@@ -22,7 +23,6 @@ use strait_store::{
 };
 use strait_wire as wire;
 use strait_wire::DfsError;
-use tokio::sync::OwnedSemaphorePermit;
 
 /// An answer whose exception may be remembered.
 type Answer<T> = std::result::Result<T, DfsError>;
@@ -50,7 +50,7 @@ struct Asked {
     keep: Keep,
     /// Its place among the changes that run in the store. None if its first attempt has one, or is
     /// done.
-    place: Option<OwnedSemaphorePermit>,
+    place: Option<Grant>,
 }
 
 impl Asked {

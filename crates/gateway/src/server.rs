@@ -1,12 +1,12 @@
 //! Listening, accepting, sweeping and shutting down.
 
-use crate::config::Config;
+use crate::config::{Config, processors};
 use crate::connection;
-use crate::fair::Pool;
 use crate::listings::Listings;
 use crate::memory::Budget;
 use crate::pace::Pace;
 use crate::peer::Peer;
+use crate::processor;
 use crate::refusal::{self, Reserve};
 use crate::session::Sessions;
 use crate::shared::{GatewayNumbers, Shared};
@@ -37,9 +37,6 @@ const LOCAL_ROOT: &str = "local-root";
 /// Connections that wait to be accepted; others are delayed by a second.
 const BACKLOG: u32 = 4_096;
 
-/// TLS handshakes at a time. They take 0.3 to 1 ms of a processor each, so a client's waits at most 16 ms
-/// for those of another origin, which has at most half of them.
-const HANDSHAKES: usize = 32;
 /// Connections at a time that get a refusal for lack of places. Each costs a descriptor for a
 /// moment.
 const MAX_REFUSALS: usize = 16;
@@ -99,7 +96,8 @@ impl Gateway {
         let shared = Shared {
             budget: Budget::new(&limits),
             pace: Pace::new(),
-            handshakes: Pool::new(HANDSHAKES),
+            handshakes: processor::for_handshakes(processors()),
+            ready: processor::for_requests(processors()),
             listings: Listings::new(&limits),
             local_root: config.local_root.clone(),
             turns,

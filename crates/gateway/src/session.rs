@@ -2,7 +2,8 @@
 
 use crate::closed::Closed;
 use crate::config::{Access, Config, ConfiguredStore, Limits};
-use crate::handles::{Handle, Handles, Room};
+use crate::fair::{Grant, Holder, Key, Pool};
+use crate::handles::{Handle, Handles};
 use crate::logins::{Logins, Refusal};
 use crate::peer::{Origin, Peer, overflow_user};
 use crate::random::random;
@@ -17,7 +18,6 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use strait_store::{Error, ErrorKind, Principal, Result, SessionSecret, fail};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Milliseconds since 1970-01-01 UTC.
 pub fn now_ms() -> i64 {
@@ -52,6 +52,14 @@ impl Identity {
             Self::Nobody(why) => fail(ErrorKind::Unauthenticated, why.to_string()),
             Self::Anonymous(principal) => Ok(principal),
             Self::User(login) => Ok(Principal::new(&login.user)),
+        }
+    }
+
+    /// The key whose shares it takes: a user, or the origin of a client without a login.
+    pub fn key(&self, from: Origin) -> Key {
+        match self {
+            Self::Nobody(_) | Self::Anonymous(_) => Key::Origin(from),
+            Self::User(login) => Key::User(login.user.as_str().into()),
         }
     }
 }
@@ -110,8 +118,10 @@ pub struct Session {
     pub handles: Handles,
     /// Outcomes of its mutations, for retries.
     pub mutations: Mutations,
-    /// Places for running changes, shared by all sessions on the store.
-    changes: Arc<Semaphore>,
+    /// Its user's share of the changes that may run in the store.
+    changes: Mutex<Arc<Holder>>,
+    /// The origin that opened it.
+    from: Origin,
     identity: Mutex<Identity>,
     /// Connections attached; when the last is lost the session lingers.
     connections: AtomicUsize,
@@ -151,6 +161,12 @@ impl Session {
 
     /// Logs in, or out.
     pub fn set_identity(&self, identity: Identity) {
+        let key = identity.key(self.from);
+        self.handles.count_for(&key);
+        let mut changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        let other = changes.other(&key);
+        *changes = other;
+        drop(changes);
         *self.identity.lock().unwrap_or_else(PoisonError::into_inner) = identity;
     }
 
@@ -174,10 +190,12 @@ impl Session {
     /// A place for a change. The change holds it until it ends, even if its client leaves.
     ///
     /// # Errors
-    /// Busy if the store runs its maximum of changes.
-    pub fn begin_change(&self) -> Result<OwnedSemaphorePermit> {
-        self.changes.clone().try_acquire_owned().map_err(|_| {
-            let message = "the store is slow, and has as many changes at work as it may; try again later";
+    /// Busy if the store runs its maximum of changes, or this user's share of it.
+    pub fn begin_change(&self) -> Result<Grant> {
+        let place = self.changes.lock().unwrap_or_else(PoisonError::into_inner).try_take(1);
+        place.ok_or_else(|| {
+            let message = "the store is slow, and has as many changes at work as it may, in all or for this \
+                           user; try again later";
             Error::new(ErrorKind::Busy, message)
         })
     }
@@ -248,12 +266,13 @@ pub struct Sessions {
     table: Mutex<Table>,
     stores: Vec<ConfiguredStore>,
     /// Places for changes, by the store's name.
-    changes: HashMap<String, Arc<Semaphore>>,
+    changes: HashMap<String, Arc<Pool>>,
     access: Access,
     signer: Signer,
     limits: Limits,
     remembered: Arc<Remembered>,
-    room: Arc<Room>,
+    /// Places for open files and listings.
+    handles: Arc<Pool>,
     places: Arc<Shares>,
     logins: Logins,
 }
@@ -261,7 +280,7 @@ pub struct Sessions {
 impl Sessions {
     /// Without any session yet.
     pub fn new(config: Config) -> Self {
-        let places = || Arc::new(Semaphore::new(config.limits.changes_per_store));
+        let places = || Pool::new(config.limits.changes_per_store);
         Self {
             table: Mutex::new(Table {
                 by_id: HashMap::new(),
@@ -274,7 +293,7 @@ impl Sessions {
             places: Shares::new(config.limits.sessions),
             logins: Logins::new(config.limits.logins, config.limits.password_checks),
             remembered: Remembered::new(config.limits.remembered_bytes, config.limits.remembered_for),
-            room: Room::new(config.limits.handles),
+            handles: Pool::new(config.limits.handles),
             limits: config.limits,
         }
     }
@@ -471,14 +490,17 @@ impl Sessions {
             let message = "the gateway, or this origin, has its maximum of sessions; try again later";
             return fail(ErrorKind::Busy, message);
         };
+        let key = identity.key(from);
+        // Every configured store has an entry.
+        let changes = self.changes.get(&store.name).cloned().unwrap_or_else(|| Pool::new(1));
         let session = Arc::new(Session {
             id,
             secret: SessionSecret(Sha256::digest(id.to_be_bytes()).into()),
-            // Every configured store has an entry.
-            changes: self.changes.get(&store.name).cloned().unwrap_or_else(|| Arc::new(Semaphore::new(1))),
+            changes: Mutex::new(changes.holder(&key)),
+            from,
             incarnation: i64::from_be_bytes(random()) & i64::MAX,
             store,
-            handles: Handles::new(self.limits.handles_per_session, self.room.clone()),
+            handles: Handles::new(self.limits.handles_per_session, self.handles.holder(&key)),
             mutations: Mutations::new(self.remembered.clone()),
             identity: Mutex::new(identity),
             connections: AtomicUsize::new(0),

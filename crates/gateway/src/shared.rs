@@ -19,8 +19,10 @@ pub struct Shared {
     pub budget: Budget,
     /// The pace of clients that haven't logged in.
     pub pace: Pace,
-    /// TLS handshakes under way, which cost much processor time before a login.
+    /// Turns of TLS handshakes at the processors, by origin.
     pub handshakes: Arc<Pool>,
+    /// Turns of requests at the processors, by user.
+    pub ready: Arc<Pool>,
     /// Listings between two pages.
     pub listings: Listings,
     /// The limits in force.

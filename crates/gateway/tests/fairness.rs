@@ -2,13 +2,14 @@
 
 mod common;
 use bytes::Bytes;
+use common::gated::Gated;
 use common::*;
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use strait_gateway::{Config, PasswordFile};
-use strait_store::{Principal, StorePath};
+use strait_store::{FileSystem, MemoryStore, Principal, StorePath};
 use strait_wire::*;
 
 /// Announces a request of `bytes` and sends it slowly, just fast enough not to count as stalled.
@@ -64,12 +65,19 @@ fn two_users() -> (tempfile::TempDir, Served) {
 }
 
 fn two_users_with(configure: impl FnOnce(&mut Config)) -> (tempfile::TempDir, Served) {
+    two_users_on(Arc::new(MemoryStore::new("tester")), configure)
+}
+
+fn two_users_on(
+    store: Arc<dyn FileSystem>,
+    configure: impl FnOnce(&mut Config),
+) -> (tempfile::TempDir, Served) {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("passwd");
     for user in ["ada", "bob"] {
         PasswordFile::set(&file, user, "secret").unwrap();
     }
-    let served = serve_with(|config| {
+    let served = serve_store(store, |config| {
         config.access.passwords = Some(PasswordFile::load(&file).unwrap());
         config.access.anonymous = None;
         configure(config);
@@ -306,6 +314,45 @@ fn listings_count_for_the_user_of_their_session_on_a_shared_connection() {
     for left in of_ada {
         page(&mut ada, left).unwrap();
     }
+}
+
+#[test]
+fn a_user_with_many_sessions_leaves_open_files_and_listings_to_others() {
+    let (_dir, served) = two_users_with(|config| config.limits.handles = 8);
+    let mut bob = logged_in(&served, "bob");
+    make_three_entries(&mut bob);
+    put(&mut bob, "/tmp/f", b"content");
+    let mut sessions: Vec<Client> = (0..4).map(|_| logged_in(&served, "ada")).collect();
+    let opened: usize =
+        sessions.iter_mut().map(|ada| std::iter::from_fn(|| open(ada, "/tmp/f").ok()).count()).sum();
+    assert_eq!(opened, 4, "half of all");
+    open(&mut bob, "/tmp/f").unwrap();
+    page(&mut bob, None).unwrap();
+    assert_eq!(kind(page(&mut sessions[0], None)), "Busy");
+}
+
+#[test]
+fn a_user_whose_changes_wait_at_a_slow_store_leaves_places_for_those_of_others() {
+    let (store, gate) = Gated::new();
+    let (_dir, served) = two_users_on(store, |config| config.limits.changes_per_store = 4);
+    let [mut ada, mut bob] = ["ada", "bob"].map(|user| logged_in(&served, user));
+    let handles: Vec<i64> = (0..3).map(|n| create(&mut ada, &format!("/tmp/f{n}"))).collect();
+    let close = |handle: &i64| CloseFileRequest {
+        session: ada.token.clone(),
+        handle: Some(*handle),
+        ..Default::default()
+    };
+    let closes: Vec<CloseFileRequest> = handles.iter().map(close).collect();
+    gate.shut();
+    // On connections of their own: changes of one connection wait for each other.
+    let mut clients: Vec<Client> = (0..3).map(|_| served.client()).collect();
+    for n in 0..2 {
+        clients[n].send::<methods::CloseFile>(&closes[n].clone().into());
+        gate.await_waiting(n + 1);
+    }
+    assert_eq!(kind(clients[2].v2::<methods::CloseFile>(closes[2].clone())), "Busy", "half of all");
+    make_three_entries(&mut bob);
+    gate.open();
 }
 
 #[test]

@@ -174,7 +174,7 @@ fn changes_whose_clients_have_gone_do_not_become_ever_more() {
             uri: "memory:///2".into(),
             fs: elsewhere,
         });
-        config.limits.changes_per_store = 3;
+        config.limits.changes_per_store = 6; // of which one user has half
     });
     let mut owner = served.session();
     let handles: Vec<i64> = (0..4).map(|n| create(&mut owner, &format!("/f{n}"))).collect();

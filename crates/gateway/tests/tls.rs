@@ -83,6 +83,46 @@ fn tls_and_clear_text_are_served_on_one_port() {
     assert!(info(served.address, &stranger, None).is_none(), "a stranger's certificate isn't trusted");
 }
 
+/// Each of them sends the first byte of a handshake, and no more.
+#[test]
+fn clients_that_stall_in_their_handshakes_keep_nobody_from_tls() {
+    let (dir, ca) = (directory(), Authority::new().unwrap());
+    let identity = ca.issue(dir.path()).unwrap();
+    let served = serve_with(|config| config.tls = load(&identity));
+    let stalled: Vec<TcpStream> = (0..40).map(|_| TcpStream::connect(served.address).unwrap()).collect();
+    for mut stream in &stalled {
+        stream.write_all(&[0x16]).unwrap();
+    }
+    std::thread::sleep(Duration::from_millis(300)); // until the gateway has read the bytes
+    assert!(info(served.address, &ca, None).is_some(), "a whole handshake passes those that stall");
+}
+
+#[test]
+fn a_connection_by_tls_takes_one_descriptor() {
+    let (dir, ca) = (directory(), Authority::new().unwrap());
+    let identity = ca.issue(dir.path()).unwrap();
+    let served = serve_with(|config| config.tls = load(&identity));
+    let mut open: Vec<Encrypted> = (0..5).map(|_| connect(served.address, &ca, None)).collect();
+    assert!(open.iter_mut().all(|stream| ask(stream).is_some()));
+    assert_eq!(descriptors_at(served.address.port()), open.len());
+}
+
+/// Descriptors of this process for connections whose own end has this port.
+fn descriptors_at(port: u16) -> usize {
+    const ESTABLISHED: &str = "01";
+    let table = std::fs::read_to_string("/proc/self/net/tcp").unwrap();
+    let own_end = format!(":{port:04X}");
+    let sockets: Vec<String> = table
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>())
+        .filter(|fields| fields[1].ends_with(&own_end) && fields[3] == ESTABLISHED)
+        .map(|fields| format!("socket:[{}]", fields[9]))
+        .collect();
+    let descriptors = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+    let open = descriptors.filter_map(|descriptor| std::fs::read_link(descriptor.path()).ok());
+    open.filter(|open| sockets.iter().any(|socket| open.as_os_str() == socket.as_str())).count()
+}
+
 #[test]
 fn a_new_certificate_is_taken_up_while_serving_and_a_bad_one_is_not() {
     let (dir, old, new) = (directory(), Authority::new().unwrap(), Authority::new().unwrap());

@@ -56,15 +56,16 @@ pub fn utc_second(ms: i64) -> String {
     }
 }
 
-/// Text without control characters, which could manipulate a terminal. Each is spelled as in Rust:
-/// `\n`, `\u{1b}`.
+/// Text without characters that could manipulate a terminal: control characters, line separators
+/// and marks that change the order in which a line is shown. Each is spelled as in Rust: `\n`,
+/// `\u{1b}`.
 pub fn escaped(text: &str) -> Cow<'_, str> {
-    if !text.contains(char::is_control) {
+    if !text.contains(strait_telemetry::misleads) {
         return text.into();
     }
     let mut plain = String::with_capacity(text.len());
     for c in text.chars() {
-        match c.is_control() {
+        match strait_telemetry::misleads(c) {
             true => plain.extend(c.escape_default()),
             false => plain.push(c),
         }
@@ -95,6 +96,7 @@ mod tests {
     #[test]
     fn control_characters_are_spelled_out() {
         assert_eq!(escaped("a\x1b[2J\n\u{9b}\u{7f} ü"), "a\\u{1b}[2J\\n\\u{9b}\\u{7f} ü");
+        assert_eq!(escaped("a\u{202e}b\u{2028}c\u{2066}"), "a\\u{202e}b\\u{2028}c\\u{2066}");
     }
 
     #[test]

@@ -16,7 +16,7 @@ pub fn to_stderr(level: LevelFilter) {
         .init();
 }
 
-/// Writes each field of every event with its control characters escaped. Paths, names of users and
+/// Writes each field of every event with its misleading characters escaped. Paths, names of users and
 /// methods, and errors that quote them come from clients. A newline in one would forge a line of
 /// the log, and an ESC would control the reader's terminal.
 fn fields() -> impl for<'writer> FormatFields<'writer> + Send + Sync + 'static {
@@ -50,7 +50,7 @@ mod tests {
 
     #[test]
     fn no_field_of_an_event_breaks_its_line_or_commands_a_terminal() {
-        const EVIL: &str = "a\nFORGED\r\x1b[2J\u{9b}b";
+        const EVIL: &str = "a\nFORGED\r\x1b[2J\u{9b}\u{202e}\u{2028}b";
         let written = Written::default();
         let into = written.clone();
         let log = tracing_subscriber::fmt().with_writer(move || into.clone()).fmt_fields(fields()).finish();
@@ -61,9 +61,9 @@ mod tests {
         let text = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
         let lines: Vec<&str> = text.split('\n').collect();
         assert_eq!(lines.len(), 3, "two events and the end: {text:?}");
-        assert!(!text.contains(|c: char| c.is_control() && c != '\n'), "{text:?}");
-        assert!(lines[0].contains(r"message a\nFORGED\r\u{1b}[2J\u{9b}b"), "{text}");
-        assert!(lines[0].contains(r"shown=a\nFORGED\r\u{1b}[2J\u{9b}b"), "{text}");
+        assert!(!text.contains(|c: char| strait_telemetry::misleads(c) && c != '\n'), "{text:?}");
+        assert!(lines[0].contains(r"message a\nFORGED\r\u{1b}[2J\u{9b}\u{202e}\u{2028}b"), "{text}");
+        assert!(lines[0].contains(r"shown=a\nFORGED\r\u{1b}[2J\u{9b}\u{202e}\u{2028}b"), "{text}");
         assert!(lines[1].contains("count=7"), "{text}");
     }
 }

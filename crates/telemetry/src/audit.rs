@@ -1,7 +1,7 @@
 //! The audit log: a line for each operation, with its user and outcome, in a file.
 
 use crate::calls::Shown;
-use crate::{Kind, Page, RequestId, Seldom};
+use crate::{Kind, Page, RequestId, Seldom, misleads};
 use chrono::{DateTime, Utc};
 use std::cell::RefCell;
 use std::fmt::{self, Write as _};
@@ -200,7 +200,7 @@ struct Escaped<'a>(&'a str);
 
 impl fmt::Display for Escaped<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let strange = |c: char| c.is_control() || c == '\\' || matches!(c, '\u{2028}' | '\u{2029}');
+        let strange = |c: char| misleads(c) || c == '\\';
         if !self.0.contains(strange) {
             return f.write_str(self.0);
         }
@@ -292,11 +292,11 @@ mod tests {
     #[test]
     fn no_name_can_end_a_line_or_a_field() {
         let mut line = String::new();
-        let path = "/x\nallowed=true\tugi=root\r\\\u{1b}[2J\u{2028}é";
+        let path = "/x\nallowed=true\tugi=root\r\\\u{1b}[2J\u{2028}\u{202e}é";
         Record { path, ..RECORD }.write(&mut line).unwrap();
         assert_eq!(line.matches('\n').count(), 1);
         assert_eq!(line.matches('\t').count(), 9);
-        assert!(line.contains(r"src=/x\nallowed=true\tugi=root\r\\\u{1b}[2J\u{2028}é"), "{line}");
+        assert!(line.contains(r"src=/x\nallowed=true\tugi=root\r\\\u{1b}[2J\u{2028}\u{202e}é"), "{line}");
     }
 
     #[test]

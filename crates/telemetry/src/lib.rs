@@ -22,9 +22,11 @@ mod histogram;
 mod page;
 mod request_id;
 mod seldom;
+mod text;
 
 pub use audit::{AuditLog, Record};
 pub use calls::Calls;
 pub use page::{Kind, Page};
 pub use request_id::{Entered, RequestId};
 pub use seldom::Seldom;
+pub use text::misleads;
