@@ -227,3 +227,27 @@ def test_what_is_no_port_is_a_wrong_argument():
     for address in ("strait://127.0.0.1:99999/", "127.0.0.1:x"):
         with pytest.raises(strait.InvalidArgument, match="address"):
             strait.connect(address)
+
+
+def test_a_change_that_was_sent_is_unknown_if_the_next_login_fails(fake, client):
+    fake.files["/x"] = bytearray()
+    fake.cut_after.append("removePath")
+    fake.tokens.clear()  # the kept token is refused
+    fake.raises["openSession"] = failure(ErrorCode.BUSY, "Busy")
+    with pytest.raises(strait.OutcomeUnknown):
+        client.remove("/x")
+    assert "/x" not in fake.files
+
+
+def test_what_ends_while_this_thread_holds_the_lock_does_not_wait_for_it(fake, client):
+    """As where the garbage collector ends a listing within the client's own code."""
+    fake.files["/x"] = bytearray()
+
+    def release():
+        with client._session._lock:
+            client._session.release(1)
+
+    thread = threading.Thread(target=release, daemon=True)
+    thread.start()
+    thread.join(10)
+    assert not thread.is_alive()

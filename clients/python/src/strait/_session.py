@@ -181,7 +181,7 @@ class Session:
     def _unknown(method: str, request: Any, why: Exception) -> errors.OutcomeUnknown:
         """The error of a change that was sent, if no gateway can be asked about it."""
         return errors.OutcomeUnknown(
-            f"{method}: the connection broke, and no gateway could tell whether it was done ({why})",
+            f"{method}: the connection broke, and no gateway tells whether it was done ({why})",
             getattr(request, "path", None),
         )
 

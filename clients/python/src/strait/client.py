@@ -75,7 +75,9 @@ def connect(
     if not 0 < timeout <= MAX_TIMEOUT_S:
         raise errors.InvalidArgument(f"the timeout {timeout} isn't above 0 and a year at most")
     if wire not in get_args(Wire):
-        raise errors.InvalidArgument(f"invalid wire {wire!r}: give one of {', '.join(get_args(Wire))}")
+        raise errors.InvalidArgument(
+            f"invalid wire {wire!r}: give one of {', '.join(get_args(Wire))}"
+        )
     context = _tls_context(tls)
     store = uri.store if store is None else store
     return Client(
