@@ -46,6 +46,7 @@ pub const NOTICED: &[(Fault, u64)] = &[
     (Fault::FenceForgotten, 136),
     (Fault::DataNotSynced, 4),
     (Fault::SumsNotSynced, 105),
+    (Fault::RecordsForgotten, 6719),
     (Fault::NameNotSynced, 101),
     (Fault::SealNotSynced, 1),
     (Fault::SealNameNotSynced, 1),
