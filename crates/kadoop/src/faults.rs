@@ -109,6 +109,8 @@ faults! {
     DataNotSynced,
     /// `sync` leaves the checksums in memory.
     SumsNotSynced,
+    /// After checksums found no room on the disk, `sync` succeeds without them.
+    RecordsForgotten,
     /// `sync` leaves a new replica's name in memory.
     NameNotSynced,
     /// `seal` renames files that it hasn't synced.

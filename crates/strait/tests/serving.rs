@@ -274,7 +274,9 @@ fn a_gateway_logs_in_at_another_by_password_and_not_by_a_command_s_token() {
     let root = gateway.uri("/");
     gateway.run_with(["--user", "alice", "ls", &root], b"", &secret).ok();
     // It ends at the port, which is in use, if it gets that far.
-    let serve = ["--user", "alice", "serve", "--listen", &gateway.address, "--store", &root];
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let serve = ["--user", "alice", "serve", "--listen", &address, "--store", &root];
     gateway.run(serve).fails(UNAUTHENTICATED, "STRAIT_PASSWORD");
     gateway.run_with(serve, b"", &secret).fails(BUSY, "in use");
 }

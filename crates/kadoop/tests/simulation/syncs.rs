@@ -114,6 +114,28 @@ fn all_ways() -> impl Iterator<Item = (u64, bool, Stamp, bool)> {
         .map(|(syncs, (by_seal, stamp, restarted))| (syncs, by_seal, stamp, restarted))
 }
 
+/// What is left of synced bytes whose checksums found no room at first, after a power failure.
+fn left_of_synced(fault: Option<Fault>) -> Option<u32> {
+    let disk = SimDisk::default();
+    let mut datanode = start(&disk, 1, fault);
+    write_of(&mut datanode, CHUNK, 0, LENGTH);
+    disk.set_full(true);
+    assert_eq!(datanode.sync(CHUNK, STAMP, LENGTH), Err(Error::NoSpace));
+    let again = datanode.sync(CHUNK, STAMP, LENGTH);
+    assert_eq!(again, if fault.is_none() { Err(Error::NoSpace) } else { Ok(()) });
+    disk.set_full(false);
+    datanode.sync(CHUNK, STAMP, LENGTH).unwrap();
+    disk.crash(&mut Random(1));
+    start(&disk, 2, fault).replica(CHUNK).map(|replica| replica.length)
+}
+
+/// Once, bytes that were synced were gone after that (seed 6719 of the cluster).
+#[test]
+fn no_sync_succeeds_without_room_for_the_checksums() {
+    assert_eq!(left_of_synced(None), Some(LENGTH));
+    assert_eq!(left_of_synced(Some(Fault::RecordsForgotten)), Some(0));
+}
+
 #[test]
 fn a_seal_that_succeeds_after_a_sync_that_failed_is_on_disk() {
     for (syncs, by_seal, stamp, restarted) in all_ways() {

@@ -88,7 +88,13 @@ impl<D: Disk> Replica<D> {
         files.records = Some(disk_.create(&name(self.chunk, self.stamp, Kind::Sums)).map_err(disk)?);
         // Their names share a sync.
         (self.records_end, self.name_synced) = (Some(0), false);
-        self.record(&[], config)
+        let done = self.record(&[], config);
+        if done.is_err() && !config.faults.has(Fault::RecordsForgotten) {
+            // The disk is full, say. The next call tries again.
+            self.records_end = None;
+            self.files.iter_mut().for_each(|files| files.records = None);
+        }
+        done
     }
 
     /// Whether it could close its files for a while: they are open, and no write is under way.

@@ -16,8 +16,6 @@ use std::{
 
 /// File that a test of a directory writes, syncs and removes.
 const PROBE: &str = "probe.tmp";
-/// Names of the numbers in each directory's identity file.
-
 /// All data directories. After [`Directories::take`] only [`Directories::join`] waits for a disk.
 pub(super) struct Directories {
     all: Vec<Directory>,

@@ -46,6 +46,7 @@ pub const NOTICED: &[(Fault, u64)] = &[
     (Fault::FenceForgotten, 21),
     (Fault::DataNotSynced, 11),
     (Fault::SumsNotSynced, 11),
+    (Fault::RecordsForgotten, 0),
     (Fault::NameNotSynced, 39),
     (Fault::SealNotSynced, 1),
     (Fault::SealNameNotSynced, 27),
