@@ -126,7 +126,6 @@ fn call_through_a_restart(rack: &Rack) -> Result<Vec<f64>> {
     let stop = AtomicBool::new(false);
     let new = || Mutex::new(Successes { last: Instant::now(), longest: Duration::ZERO });
     let successes: Vec<Mutex<Successes>> = CALLERS.iter().map(|_| new()).collect();
-    let rack = &*rack;
     let go_on = |call: Call, of: &Mutex<Successes>| {
         for number in 0.. {
             if stop.load(Ordering::Relaxed) {

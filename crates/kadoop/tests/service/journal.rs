@@ -90,13 +90,17 @@ impl Journal {
 
     /// A removal of a tree.
     pub fn remove(&mut self, path: &str) {
-        self.tree(path).iter().for_each(|path| drop(self.entries.remove(path)));
+        for path in self.tree(path) {
+            self.entries.remove(&path);
+        }
     }
 
     /// An operation on these names failed, and may have been executed or not.
     pub fn doubt(&mut self, paths: &[&str]) {
         for path in paths {
-            self.tree(path).into_iter().for_each(|path| drop(self.entries.insert(path, Entry::Doubtful)));
+            for path in self.tree(path) {
+                self.entries.insert(path, Entry::Doubtful);
+            }
             self.entries.insert((*path).to_owned(), Entry::Doubtful);
         }
     }

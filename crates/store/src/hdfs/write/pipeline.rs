@@ -253,10 +253,10 @@ mod tests {
             let (mut stream, _) = listener.accept().await.unwrap();
             stream.read_exact(&mut [0; 3]).await.unwrap();
             // The rest of the request, which is short and comes at once.
-            stream.read(&mut [0; 1 << 12]).await.unwrap();
+            assert_ne!(stream.read(&mut [0; 1 << 12]).await.unwrap(), 0);
             stream.write_all(&answer.encode_length_delimited_to_vec()).await.unwrap();
             for acks in acks {
-                stream.read(&mut [0; 1 << 12]).await.unwrap();
+                assert_ne!(stream.read(&mut [0; 1 << 12]).await.unwrap(), 0);
                 stream.write_all(&acks).await.unwrap();
             }
             // Until the writer leaves.
