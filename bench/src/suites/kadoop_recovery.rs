@@ -1,4 +1,4 @@
-//! What clients of Kadoop notice of a lost server. A client, a namenode and six datanodes, each a
+//! The effects of a lost server on clients of Kadoop. A client, a namenode and six datanodes, each a
 //! process on a host of its own at 1 Gbit/s, with the defaults of `strait namenode` and `strait
 //! datanode`, data in memory; needs root.
 //!

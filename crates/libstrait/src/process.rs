@@ -1,4 +1,4 @@
-//! What a process has once: a runtime, and the stores that it has opened.
+//! The state that a process has once: a runtime, and its open stores.
 
 use std::collections::HashMap;
 use std::future::Future;

@@ -25,7 +25,7 @@ pub struct Piece {
     pub source: Option<Source>,
 }
 
-/// What the changes of all writers make of the file, if applied in their order.
+/// The file after the changes of all writers, applied in their order.
 ///
 /// Single writes are extents, which never overlap. Patterns stay whole, and may lie above or below
 /// extents and each other: [`Index::pieces`] lets the latest win.
@@ -38,6 +38,8 @@ pub struct Index {
     length: u64,
     /// Changes applied so far.
     order: u64,
+    /// The last of them that was kept as a pattern.
+    last_comb: u64,
 }
 
 /// A single write, or what later ones left of it.
@@ -129,7 +131,8 @@ impl Index {
             && *before + extent.length == start
             && extent.source.log == source.log
             && extent.source.offset + extent.length == source.offset
-            && self.combs.last().is_none_or(|comb| comb.order < extent.order)
+            && self.last_comb < extent.order
+        // else it would sink below that pattern
         {
             extent.length += length;
             return;
@@ -166,6 +169,7 @@ impl Index {
     }
 
     fn insert_comb(&mut self, pattern: Pattern, source: Source) {
+        self.last_comb = self.order;
         let comb = Comb { pattern, source, order: self.order, limit: u64::MAX };
         match self.places.get(&pattern) {
             Some(place) => self.combs[*place] = comb,

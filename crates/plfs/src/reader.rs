@@ -56,7 +56,7 @@ impl Reader {
                 .map_err(|error: Error| error.at("read", self.container.path()));
         }
         let pieces = self.index.pieces(offset..offset.saturating_add(length as u64));
-        // What lies together is given on as the store made it.
+        // Bytes that lie together are passed on without a copy.
         if let [Piece { logical, source: Some(source) }] = pieces.as_slice() {
             return self
                 .fetch(source.log, source.offset..source.offset + (logical.end - logical.start))

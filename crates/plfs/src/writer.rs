@@ -12,7 +12,7 @@ const MOST_CHANGES: usize = 4096;
 
 /// A writer of a logical file, at any offsets.
 ///
-/// What it writes is visible, and survives a crash of the writer, once [`Writer::sync`] or
+/// Its bytes are visible, and survive a crash of the writer, once [`Writer::sync`] or
 /// [`Writer::close`] has returned. A writer dropped without close leaves what it synced.
 pub struct Writer {
     container: Container,

@@ -187,3 +187,18 @@ fn a_million_strided_writes_of_64_writers_take_64_entries() {
     assert_eq!(piece.source, Some(Source { log: 0, offset: 10 * block }));
     assert_eq!(index.length(), 1_000_000 / 64 * 64 * block);
 }
+
+#[test]
+fn a_write_stays_above_a_pattern_that_was_written_again_before_it() {
+    let mut index = Index::default();
+    let comb = |start| Change::Write(Pattern::new(start, 1, 2, 5).unwrap());
+    let single = |start| Change::Write(Pattern::single(start, 1).unwrap());
+    for (change, log, offset) in
+        [(comb(0), 1, 0), (comb(100), 1, 5), (single(1), 0, 0), (comb(0), 1, 10), (single(2), 0, 1)]
+    {
+        index.apply(&change, Source { log, offset });
+    }
+    let sources: Vec<_> =
+        index.pieces(0..3).into_iter().map(|p| (p.logical, p.source.unwrap().log)).collect();
+    assert_eq!(sources, [(0..1, 1), (1..3, 0)]);
+}

@@ -179,7 +179,7 @@ class RemoteWriter(io.RawIOBase):
     # -- Appends on their way
 
     def _append(self, data: Any) -> None:
-        """Sends it, behind what is on its way. What isn't sent here is sent with the next step."""
+        """Sends it behind the others on their way, or leaves it to the next step."""
         deadline = self._session.deadline()
         if self._connection is None:
             try:

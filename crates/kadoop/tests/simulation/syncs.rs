@@ -114,7 +114,7 @@ fn all_ways() -> impl Iterator<Item = (u64, bool, Stamp, bool)> {
         .map(|(syncs, (by_seal, stamp, restarted))| (syncs, by_seal, stamp, restarted))
 }
 
-/// What is left of synced bytes whose checksums found no room at first, after a power failure.
+/// The length after a power failure of synced bytes whose checksums found no room at first.
 fn left_of_synced(fault: Option<Fault>) -> Option<u32> {
     let disk = SimDisk::default();
     let mut datanode = start(&disk, 1, fault);

@@ -33,7 +33,7 @@ const HEADER_BYTES: usize = 32;
 /// The bits of a mood for rotten bytes and lost directories.
 const REPLICAS_LOST: u64 = 1 << 10 | 1 << 11;
 
-/// What a run loses.
+/// A loss in a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Loss {
     /// The end of a killed namenode's log is lost or damaged. The namenode must refuse to start,
