@@ -10,6 +10,7 @@
 //! nothing here belongs in the product.
 
 pub mod attacks;
+mod ballast;
 mod certificates;
 mod disturbance;
 mod failure;

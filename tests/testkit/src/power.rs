@@ -21,15 +21,16 @@
 
 mod loop_device;
 
+use crate::ballast;
 use crate::failure::{Failure, Result};
 use crate::skip;
 use loop_device::LoopDevice;
-use rustix::fs::{FallocateFlags, fallocate, ioctl_ficlone};
+use rustix::fs::ioctl_ficlone;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_flag, fsconfig_set_string,
     fsmount, fsopen,
 };
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -39,9 +40,6 @@ use std::process::{Command, Stdio};
 const TOOLS: [&str; 2] = ["mkfs.xfs", "mkfs.ext4"];
 /// Seconds between commits of an ext4's journal that nobody asks for.
 const COMMIT_S: &str = "600";
-/// Name of a file that fills a disk.
-const BALLAST: &str = "ballast";
-
 /// The file system of a disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)] // the names say it
@@ -149,17 +147,7 @@ impl<'s> PowerDisk<'s> {
     /// # Errors
     /// The kernel's.
     pub fn fill(&self) -> Result<()> {
-        let ballast = File::options().create(true).append(true).open(self.path().join(BALLAST))?;
-        for step in [16 << 20, 1 << 20, 64 << 10, 4 << 10] {
-            loop {
-                match fallocate(&ballast, FallocateFlags::empty(), ballast.metadata()?.len(), step) {
-                    Ok(()) => {}
-                    Err(rustix::io::Errno::NOSPC) => break,
-                    Err(error) => return Err(io::Error::from(error).into()),
-                }
-            }
-        }
-        Ok(())
+        ballast::fill(&self.path())
     }
 
     /// Frees that space.
@@ -167,11 +155,7 @@ impl<'s> PowerDisk<'s> {
     /// # Errors
     /// The kernel's.
     pub fn relieve(&self) -> Result<()> {
-        match fs::remove_file(self.path().join(BALLAST)) {
-            // A power loss took it.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            removed => Ok(removed?),
-        }
+        ballast::relieve(&self.path())
     }
 }
 
@@ -231,6 +215,7 @@ impl Mount {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
     use std::io::Write as _;
 
     fn write(path: &Path, bytes: &[u8]) -> File {

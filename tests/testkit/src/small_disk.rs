@@ -3,18 +3,14 @@
 //! It is in memory, and isn't mounted. However this process ends, the kernel removes it with the
 //! descriptor that the process holds.
 
+use crate::ballast;
 use crate::failure::{Failure, Result};
-use rustix::fs::{FallocateFlags, fallocate};
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_string, fsmount, fsopen,
 };
-use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
-
-/// Name of a file that fills the disk.
-const BALLAST: &str = "ballast";
 
 /// A file system of a few megabytes.
 #[derive(Debug)]
@@ -45,19 +41,7 @@ impl SmallDisk {
     /// # Errors
     /// The kernel's.
     pub fn fill(&self) -> Result<()> {
-        let ballast = File::options().create(true).append(true).open(self.path().join(BALLAST))?;
-        // Finally in steps of a page, so that no space is left even if other processes remove
-        // something meanwhile.
-        for step in [1 << 20, 64 << 10, 4 << 10] {
-            loop {
-                match fallocate(&ballast, FallocateFlags::empty(), ballast.metadata()?.len(), step) {
-                    Ok(()) => {}
-                    Err(rustix::io::Errno::NOSPC) => break,
-                    Err(error) => return Err(io::Error::from(error).into()),
-                }
-            }
-        }
-        Ok(())
+        ballast::fill(&self.path())
     }
 
     /// Frees that space.
@@ -65,17 +49,14 @@ impl SmallDisk {
     /// # Errors
     /// The kernel's.
     pub fn relieve(&self) -> Result<()> {
-        let ballast = self.path().join(BALLAST);
-        // Truncated first: a child process that another thread is just starting may still have it
-        // open.
-        File::options().write(true).truncate(true).open(&ballast)?;
-        Ok(fs::remove_file(ballast)?)
+        ballast::relieve(&self.path())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
     use std::process::Command;
 
     #[test]
