@@ -1,13 +1,18 @@
 # The commands of daily work; each sets up what it needs by itself.
-.PHONY: run test test-heavy memcheck histories bench lint fmt gen docs fuzz clean
+.PHONY: run check test test-heavy memcheck histories bench lint fmt gen docs fuzz clean
 
 # Builds, starts a gateway over Kadoop in ./strait-data, proves it with a round trip
 # from Python, and serves until Ctrl-C. LISTEN=HOST:PORT and DATA=DIR change the defaults.
 run:
 	@scripts/run.sh
 
+# The fast gate: lints and unit tests, some minutes.
+check:
+	@scripts/check.sh
+
+# CRATE=NAME picks the tests of one room, such as gateway.
 test:
-	@scripts/test.sh
+	@scripts/test.sh $(CRATE)
 
 # What takes too long for every change: a million calls, a million schedules.
 test-heavy:

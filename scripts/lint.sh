@@ -1,30 +1,59 @@
 #!/usr/bin/env bash
-# Formatting, lints, licences and advisories; the first finding ends the run.
+# scripts/lint.sh [quick]: formatting, lints, licences and advisories; the first finding ends the
+# run. `quick` leaves out the workspaces beside the main one, C++, licences and advisories.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-scripts/setup.sh lint
 
-cargo fmt --all --check
-cargo clippy --workspace --all-targets --locked -- -D warnings
-# Workspaces of their own. Of the peers clippy would want a JVM and libhdfs.
-cargo fmt --manifest-path bench/peers/Cargo.toml --all --check
-cargo fmt --manifest-path bench/rpc/Cargo.toml --all --check
-CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/bench/rpc \
-    cargo clippy --manifest-path bench/rpc/Cargo.toml --all-targets -- -D warnings
-# Its target directory is that of scripts/fuzz.sh.
-cargo fmt --manifest-path fuzz/Cargo.toml --all --check
-CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/fuzz \
-    cargo clippy --manifest-path fuzz/Cargo.toml --workspace --bins --locked -- -D warnings
-cargo deny --locked check --hide-inclusion-graph bans licenses sources
-# Advisories come from a database on the network; without it the rest still counts.
-if cargo deny fetch db; then
-    cargo deny --locked check advisories
-else
-    echo "lint: SKIPPED the security advisories: their database can't be reached" >&2
+rust() {
+    cargo fmt --all --check
+    cargo clippy --workspace --all-targets --locked -- -D warnings
+    RUSTDOCFLAGS="-D warnings" cargo doc --workspace --locked --no-deps --quiet
+}
+
+python() {
+    local tools=$PWD/.venv/bin
+    "$tools/ruff" check clients/python scripts bench
+    "$tools/ruff" format --check clients/python scripts bench
+    (cd clients/python && "$tools/mypy" . ../../scripts)
+}
+
+# Workspaces of their own.
+workspaces_beside() {
+    # Of the peers clippy would want a JVM and libhdfs.
+    cargo fmt --manifest-path bench/peers/Cargo.toml --all --check
+    cargo fmt --manifest-path bench/rpc/Cargo.toml --all --check
+    CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/bench/rpc \
+        cargo clippy --manifest-path bench/rpc/Cargo.toml --all-targets -- -D warnings
+    # Its target directory is that of scripts/fuzz.sh.
+    cargo fmt --manifest-path fuzz/Cargo.toml --all --check
+    CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/fuzz \
+        cargo clippy --manifest-path fuzz/Cargo.toml --workspace --bins --locked -- -D warnings
+}
+
+dependencies() {
+    cargo deny --locked check --hide-inclusion-graph bans licenses sources
+    # Advisories come from a database on the network; without it the rest still counts.
+    if cargo deny fetch db; then
+        cargo deny --locked check advisories
+    else
+        echo "lint: SKIPPED the security advisories: their database can't be reached" >&2
+    fi
+}
+
+cpp() {
+    git ls-files 'clients/cpp/*.[ch]pp' 'bench/*.[ch]pp' |
+        xargs clang-format --style=file:clients/cpp/.clang-format --dry-run --Werror
+}
+
+if [[ ${1:-} == quick ]]; then
+    scripts/setup.sh check
+    rust
+    python
+    exit
 fi
-
-tools=$PWD/.venv/bin
-"$tools/ruff" check clients/python scripts bench
-"$tools/ruff" format --check clients/python scripts bench
-(cd clients/python && "$tools/mypy" . ../../scripts)
-git ls-files 'clients/cpp/*.[ch]pp' 'bench/*.[ch]pp' | xargs clang-format --style=file:clients/cpp/.clang-format --dry-run --Werror
+scripts/setup.sh lint
+rust
+workspaces_beside
+dependencies
+python
+cpp

@@ -5,7 +5,8 @@
 #   run     build + Python and the client's requirements in .venv
 #   power   build + the tools that make ext4 and XFS, for disks that lose power
 #   test    run + power + Java, Maven, pytest, CMake, rpcgen and libtirpc, and Thrift's compiler and C++ runtime
-#   lint    run + rustfmt, clippy, cargo-deny, ruff, mypy, clang-format
+#   check   run + rustfmt, clippy, pytest, ruff, mypy
+#   lint    check + cargo-deny, clang-format
 #   fuzz    build + a C++ compiler for libFuzzer
 #   memcheck  build + valgrind and what network namespaces take
 #   bench   test + SunRPC's library and rpcgen
@@ -123,19 +124,23 @@ setup_test() {
     python_requirements test
 }
 
-setup_lint() {
+setup_check() {
     setup_run
     have cargo-fmt && have cargo-clippy ||
         rustup component add rustfmt clippy >&2 ||
         die "please install rustfmt and clippy beside your Rust"
+    python_requirements test
+    python_requirements lint
+}
+
+setup_lint() {
+    setup_check
     if ! have cargo-deny; then
         say "installing cargo-deny $CARGO_DENY_VERSION (some minutes, once)"
         cargo install --quiet --locked "cargo-deny@$CARGO_DENY_VERSION" >&2
     fi
     need clang-format have clang-format
     install_packages
-    python_requirements test
-    python_requirements lint
 }
 
 setup_fuzz() {
@@ -175,7 +180,7 @@ python_requirements() {
 (($#)) || set -- build
 for group in "$@"; do
     case $group in
-    build | run | power | test | lint | fuzz | memcheck | bench | histories) "setup_$group" ;;
-    *) die "no group $group; there are build, run, power, test, lint, fuzz, memcheck, bench, histories" ;;
+    build | run | power | test | check | lint | fuzz | memcheck | bench | histories) "setup_$group" ;;
+    *) die "no group $group; there are build, run, power, test, check, lint, fuzz, memcheck, bench, histories" ;;
     esac
 done

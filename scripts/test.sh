@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every test: Rust with a real HDFS beside it, the clients of every language, the
+# scripts/test.sh [CRATE]: the Rust tests of one room, or every test: Rust with a real HDFS beside it, the clients of every language, the
 # 2009 programs (they run under cargo test), the README's tour, a short fuzz run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -10,9 +10,17 @@ readonly FUZZ_SECONDS=20
 # More than trying thread orders takes, building included: a lost wake-up can spin.
 readonly ORDERS_SECONDS=600
 
+# timed NAME COMMAND...: says afterwards how long it took.
+timed() {
+    local name=$1 begin=$SECONDS
+    shift
+    printf '\n== %s\n' "$name"
+    "$@"
+    printf 'step %s: %d s\n' "$name" $((SECONDS - begin))
+}
+
 step() {
-    printf '\n== %s\n' "$*"
-    "$@" 2>&1 | tee -a "$log"
+    timed "$@" 2>&1 | tee -a "$log"
 }
 
 # with_hdfs COMMAND...: with one real HDFS running, named to the tests by the
@@ -21,15 +29,22 @@ with_hdfs() {
     cargo run --quiet --locked -p strait-testkit --bin with-hdfs -- "$@"
 }
 
+# rust_tests PACKAGES...: each test reports its time.
+rust_tests() {
+    cargo --config "target.'cfg(unix)'.runner = '$PWD/scripts/timed.sh'" \
+        test --locked --no-fail-fast "$@"
+}
+
 every_language() {
-    cargo test --workspace --locked --no-fail-fast
+    timed "Rust: build" cargo test --workspace --locked --no-run
+    timed "Rust: run" rust_tests --workspace
     # Named, so that its absence fails and doesn't skip.
     STRAIT_BIN=$(realpath "${CARGO_TARGET_DIR:-target}/debug/strait")
     export STRAIT_BIN
-    .venv/bin/python -m pytest clients/python
-    mvn -q -B -f clients/java/pom.xml verify
-    cpp_client
-    (unset STRAIT_TEST_HDFS && cpp_client address,undefined)
+    timed Python .venv/bin/python -m pytest --durations=10 clients/python
+    timed Java mvn -q -B -f clients/java/pom.xml verify
+    timed C++ cpp_client
+    (unset STRAIT_TEST_HDFS && timed "C++ with sanitizers" cpp_client address,undefined)
 }
 
 # cpp_client [SANITIZERS]: builds it with these, and runs its tests.
@@ -46,8 +61,12 @@ thread_orders() {
         timeout "$ORDERS_SECONDS" cargo test --locked -p strait-flexrpc --lib sync::orders
 }
 
-# Sums up what cargo, pytest and the tests in Java and C++ said; the exit code has decided already.
+# Sums up the tests in all languages, and the slowest; the exit code has decided already.
 summary() {
+    printf '\nThe slowest steps:\n'
+    sed -n 's/^step \(.*\): \([0-9]*\) s$/\2 s \1/p' "$log" | sort -rn | head
+    printf '\nThe slowest Rust tests:\n'
+    sed -n 's/^test \(.*\) \.\.\. .* <\([0-9.]*\)s>$/\2 s \1/p' "$log" | sort -rn | head
     awk '
         / passed[;,]| passed in | test cases: / {
             for (i = 2; i <= NF; i++) {
@@ -56,17 +75,21 @@ summary() {
                 if ($i ~ /^(ignored|skipped)/) skipped += $(i - 1)
             }
         }
-        END { printf "%d passed, %d failed, %d skipped\n", passed, failed, skipped }' "$log"
+        END { printf "\n%d passed, %d failed, %d skipped\n", passed, failed, skipped }' "$log"
 }
 
-scripts/setup.sh test
 if [[ ${1:-} == inside ]]; then
     every_language
     exit
 fi
+scripts/setup.sh test
 log=$(mktemp)
 trap 'summary; rm -f "$log"' EXIT
-step with_hdfs "$0" inside
-step thread_orders
-step .venv/bin/python scripts/tour.py
-step scripts/fuzz.sh "$FUZZ_SECONDS"
+if [[ -n ${1:-} ]]; then
+    step "the tests of $1" rust_tests --manifest-path "crates/$1/Cargo.toml"
+    exit
+fi
+step "with a real HDFS" with_hdfs "$0" inside
+step "thread orders" thread_orders
+step "the tour" .venv/bin/python scripts/tour.py
+step fuzzing scripts/fuzz.sh "$FUZZ_SECONDS"

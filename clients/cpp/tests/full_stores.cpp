@@ -12,6 +12,7 @@
 #include "support/fake_gateway.hpp"
 #include "support/gateway.hpp"
 #include "support/proxy.hpp"
+#include "support/skip.hpp"
 
 using namespace testing;
 
@@ -215,8 +216,7 @@ TEST_CASE_FIXTURE(Fixture, "a connection that breaks during the repetition chang
 
 TEST_CASE("files of a Kadoop whose disks are full go on once there is room") {
     if (::geteuid() != 0) {
-        MESSAGE("skipped: only root can mount a small disk");
-        return;
+        return lacks("root, who can mount a small disk");
     }
     const Scratch scratch;
     const KadoopOnASmallDisk kadoop(scratch);

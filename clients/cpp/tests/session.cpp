@@ -18,6 +18,7 @@
 #include "support/fake_gateway.hpp"
 #include "support/gateway.hpp"
 #include "support/proxy.hpp"
+#include "support/skip.hpp"
 
 #include "session.hpp"
 
@@ -266,8 +267,7 @@ TEST_CASE("a forked child goes on with connections of its own") {
 TEST_CASE("a login leaves the machine by TLS only") {
     const std::string own = address_abroad();
     if (own.empty()) {
-        MESSAGE("skipped: this machine has no address but loopback's");
-        return;
+        return lacks("an address other than loopback's");
     }
     const FakeGateway abroad("", own);
     const auto check_refused = [&](const strait::Options& login) {

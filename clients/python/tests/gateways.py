@@ -19,6 +19,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -53,16 +54,23 @@ def stores() -> list[str]:
     return ["file", "hdfs"] if os.environ.get("STRAIT_TEST_HDFS") else ["file"]
 
 
+def lacks(what: str) -> NoReturn:
+    """Skips the test because the machine lacks something; fails it under `CI=true`."""
+    if os.environ.get("CI") == "true":
+        pytest.fail(f"CI skips no test, and this machine has {what}")
+    pytest.skip(f"this machine has {what}")
+
+
 def require() -> None:
     """Skips the test, with the reason, where there is no gateway to be had."""
     if binary() is None and not os.environ.get("STRAIT_TEST_GATEWAY"):
-        pytest.skip("no gateway: build it (cargo build -p strait), or set STRAIT_TEST_GATEWAY")
+        lacks("no gateway: build it (cargo build -p strait), or set STRAIT_TEST_GATEWAY")
 
 
 def require_command() -> None:
     """Skips the test, with the reason, where no gateway of our own can be started."""
     if binary() is None:
-        pytest.skip("no command strait: build it (cargo build -p strait)")
+        lacks("no command strait: build it (cargo build -p strait)")
 
 
 @contextlib.contextmanager
@@ -110,7 +118,7 @@ def kadoop_on_a_small_disk(scratch: Path) -> Iterator[tuple[str, SmallDisk]]:
     """`strait up`: its address, and the one disk of its datanodes. Needs root."""
     require_command()
     if os.geteuid() != 0 or shutil.which("unshare") is None:
-        pytest.skip("only root can mount a small disk (with util-linux's unshare)")
+        lacks("no root and unshare, which mount a small disk")
     disk, data, address = scratch / "disk", scratch / "data", f"127.0.0.1:{free_port()}"
     for directory in (disk, data):
         directory.mkdir()

@@ -9,6 +9,7 @@ import ssl
 import subprocess
 import threading
 
+import gateways
 import pytest
 from fake_gateway import FakeGateway
 
@@ -21,7 +22,7 @@ DATA = random.Random(6).randbytes(3_000_001)
 @pytest.fixture
 def certificate(tmp_path):
     if shutil.which("openssl") is None:
-        pytest.skip("no command openssl here to make a certificate with")
+        gateways.lacks("no command openssl to make a certificate with")
     made = tmp_path / "certificate.pem"
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
     command += ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
@@ -47,7 +48,7 @@ def abroad():
         try:
             probe.connect(("192.0.2.1", 9))  # sends nothing
         except OSError:
-            pytest.skip("this machine has no address but loopback's")
+            gateways.lacks("no address but loopback's")
         gateway = FakeGateway(host=probe.getsockname()[0])
     yield gateway
     gateway.close()

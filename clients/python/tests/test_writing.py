@@ -97,7 +97,7 @@ def test_a_writer_whose_gateway_was_restarted_says_that_its_outcome_is_unknown(f
 def test_files_of_a_real_gateway_that_is_restarted(tmp_path, step):
     gateways.require()
     if gateways.binary() is None:
-        pytest.skip("no gateway of our own to restart")
+        gateways.lacks("no command strait, whose gateway could be restarted")
     with gateways.started(tmp_path.as_uri()) as address:
         client = strait.connect(address)
         file = client.open("/x", "wb", buffering=0)

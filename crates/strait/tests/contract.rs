@@ -49,8 +49,7 @@ async fn a_gateway_over_a_gateway_keeps_the_contract() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_gateway_over_hdfs_keeps_the_contract() {
     if std::env::var_os("STRAIT_TEST_HDFS").is_none() {
-        return writeln!(std::io::stderr(), "contract hdfs through a gateway: SKIPPED, no STRAIT_TEST_HDFS")
-            .unwrap();
+        return strait_testkit::skip("contract of hdfs through a gateway", "STRAIT_TEST_HDFS");
     }
     let hdfs = MiniHdfs::start().unwrap();
     // The cluster's superuser: some cases change owners.
