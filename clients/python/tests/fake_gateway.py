@@ -57,6 +57,8 @@ class FakeGateway:
         self.full = False
         #: Whether a file goes on after that; otherwise a failed close ends it.
         self.goes_on = True
+        #: Number of files that their clients gave up.
+        self.abandoned = 0
         #: Called after each refusal.
         self.refused_by_store: Callable[[], None] = lambda: None
         self.capabilities = ["append", "rename_replace"]
@@ -267,6 +269,10 @@ class Handler:
 
     def closeFile(self, request: t.CloseFileRequest) -> t.CloseFileReply:
         self._known(request.handle)
+        if request.abandon:
+            self._gateway.abandoned += 1
+            del self._gateway.handles[request.handle]
+            return t.CloseFileReply(length=0)
         if self._gateway.goes_on:
             self._check_room()
         del self._gateway.handles[request.handle]

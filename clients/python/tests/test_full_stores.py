@@ -65,6 +65,13 @@ def await_calls(fake, method, count):
         time.sleep(0.01)
 
 
+def await_abandoned(fake, count):
+    limit = time.monotonic() + 10
+    while fake.abandoned < count:
+        assert time.monotonic() < limit, f"{fake.abandoned} files were abandoned"
+        time.sleep(0.01)
+
+
 @pytest.mark.parametrize("step", ["flush", "sync", "close"])
 def test_each_step_may_be_repeated_and_nothing_is_lost_or_doubled(fake, raw, step):
     raw.write(b"before, ")
@@ -179,6 +186,7 @@ def test_a_file_that_is_dropped_after_a_refusal_is_given_up_at_once(fake, client
     fake.resume()
     await_calls(fake, "closeFile", closes + 1)
     assert fake.calls["appendData"] == appends, "it doesn't try once more"
+    await_abandoned(fake, 1)
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")

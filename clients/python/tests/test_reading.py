@@ -4,10 +4,11 @@ import io
 import random
 
 import pytest
-from fake_gateway import FakeGateway
+from fake_gateway import FakeGateway, failure
 
 import strait
 from strait import _reader
+from strait._gen.ttypes import ErrorCode
 
 MIB = 1 << 20
 # No divisor of a chunk, so that it meets no boundary by chance.
@@ -127,6 +128,36 @@ def test_a_handle_that_ended_with_its_session_is_opened_again(big, client):
         start = file.read(3 * MIB)
         big.handles.clear()
         assert start + file.read() == DATA
+
+
+def test_a_handle_that_ends_again_and_again_is_opened_each_time(big, client):
+    endings = 3
+
+    def end_handles(_, length):
+        nonlocal endings
+        if endings:
+            endings -= 1
+            big.handles.clear()
+            raise failure(ErrorCode.INVALID_ARGUMENT, "InvalidArgument")
+        return length
+
+    big.shorten = end_handles
+    with client.open("/big", "rb", buffering=0) as file:
+        assert file.pread(MIB, 0) == DATA[:MIB]
+    assert not endings
+
+
+def test_a_handle_that_never_lasts_is_reported(big, client):
+    def end_handles(_, length):
+        raise failure(ErrorCode.INVALID_ARGUMENT, "InvalidArgument")
+
+    big.shorten = end_handles
+    with (
+        client.open("/big", "rb", buffering=0) as file,
+        pytest.raises(strait.Unavailable, match="again and again") as caught,
+    ):
+        file.pread(MIB, 0)
+    assert caught.value.filename == "/big"
 
 
 def test_a_file_replaced_by_a_shorter_one_is_an_error_not_a_mixture(big, client):

@@ -258,10 +258,10 @@ impl<R: AsyncRead + Departure + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
                     self.postpone_leaving();
                 }
                 sent = self.output.send(&self.account), if self.output.busy() => sent?,
-                () = sleep_until(self.due.unwrap_or_else(Instant::now)), if self.due.is_some() => self.due = None,
+                () = moment(self.due), if self.due.is_some() => self.due = None,
                 // Dropping stops queries; a mutation runs to its end as a task of its own.
-                () = sleep_until(self.leaves_at.unwrap_or_else(Instant::now)),
-                    if self.leaves_at.is_some() && !self.running.is_empty() => return Ok(()),
+                () = moment(self.leaves_at), if self.leaves_at.is_some() && !self.running.is_empty() =>
+                    return Ok(()),
                 _ = &mut self.cut => {
                     let message = "others wait for memory that this client uses too slowly";
                     return Err(io::Error::new(io::ErrorKind::TimedOut, message));
@@ -339,6 +339,15 @@ impl<R: AsyncRead + Departure + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
             false => Box::pin(answer),
         });
         true
+    }
+}
+
+/// Waits until then; without a time for ever. `select!` evaluates each branch's expression, also if
+/// its condition fails. This one reads no clock before it is polled.
+async fn moment(at: Option<Instant>) {
+    match at {
+        Some(at) => sleep_until(at).await,
+        None => std::future::pending().await,
     }
 }
 

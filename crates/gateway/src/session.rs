@@ -98,9 +98,10 @@ impl fmt::Display for Uninvited {
     }
 }
 
-/// The number of the user whose rights this process has.
+/// The number of the user whose rights this process has. Every call without a login asks for it.
 fn own_user() -> u32 {
-    rustix::process::geteuid().as_raw()
+    static OWN: LazyLock<u32> = LazyLock::new(|| rustix::process::geteuid().as_raw());
+    *OWN
 }
 
 /// One client's session.

@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from strait import errors
 from strait._connect import ConnectionLostError
 from strait._gen.ttypes import OpenFileRequest, ReadRangeRequest
-from strait._session import Session
+from strait._session import ATTEMPTS, Session, pause_s
 from strait._wire import SHORT_RANGE_BYTES, Connection
 
 if TYPE_CHECKING:
@@ -200,13 +201,21 @@ class RemoteReader(io.RawIOBase):
 
     def _on_handle(self, offset: int, exchange: Callable[[Connection], T], deadline: float) -> T:
         """Repeats it on a new handle where the old one is gone, as with a session that ended."""
-        try:
-            return self._session.attempt("readRange", None, exchange, deadline)
-        except (errors.InvalidArgument, errors.NotFound, errors.Unauthenticated):
-            if offset < 0:
-                raise
-        self._open(deadline)
-        return self._session.attempt("readRange", None, exchange, deadline)
+        last: errors.StraitError | None = None
+        for attempt in range(ATTEMPTS):
+            if attempt > 1:
+                time.sleep(pause_s(attempt - 1))
+            if last is not None:
+                self._open(deadline)
+            try:
+                return self._session.attempt("readRange", None, exchange, deadline)
+            except (errors.InvalidArgument, errors.NotFound, errors.Unauthenticated) as error:
+                if offset < 0:
+                    raise
+                last = error
+        raise errors.Unavailable(
+            "the gateway restarts, or ends the session, again and again; try again later", self.name
+        ) from last
 
     def _stop_reading_ahead(self) -> None:
         if self._ahead is not None:

@@ -42,6 +42,12 @@ DEFAULT_CHUNK_BYTES = 4 << 20
 REQUEST_ID_BYTES = 16
 
 
+def pause_s(attempt: int) -> float:
+    """The pause before this attempt of several, the first of which has the number 0."""
+    # Half of it is random, so that the clients of one gateway don't return at once.
+    return FIRST_PAUSE_S * 2 ** (attempt - 1) * random.uniform(0.5, 1)
+
+
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """Where and how to reach a gateway, and as whom; `timeout` in seconds is a request's."""
@@ -138,8 +144,7 @@ class Session:
         for attempt in range(ATTEMPTS):
             connecting = True
             if attempt:
-                # Half of it is random, so that the clients of one gateway don't return at once.
-                pause = FIRST_PAUSE_S * 2 ** (attempt - 1) * random.uniform(0.5, 1)
+                pause = pause_s(attempt)
                 if last is not None and time.monotonic() + pause >= connect_by:
                     break
                 time.sleep(pause)
@@ -195,13 +200,14 @@ class Session:
             pass  # the gateway forgets the handle with the session
 
     def abandon(self, handle: int) -> None:
-        """Gives up a file that is being written; doesn't wait, since its store may be stuck."""
+        """Has the gateway abandon a file that is being written; doesn't wait for the answer."""
         try:
             if not self.closed:
                 with self.connection(self.parting()) as connection:
                     # With an id, it runs though the connection ends.
                     id_ = secrets.token_bytes(REQUEST_ID_BYTES)
-                    connection.send("closeFile", CloseFileRequest(handle=handle, request_id=id_))
+                    request = CloseFileRequest(handle=handle, request_id=id_, abandon=True)
+                    connection.send("closeFile", request)
         except (errors.StraitError, ConnectionLostError):
             pass  # the gateway forgets the handle with the session
 

@@ -161,16 +161,12 @@ class RemoteWriter(io.RawIOBase):
         super().close()
 
     def give_up(self) -> None:
-        """Closes the file without what the gateway hasn't taken."""
+        """Abandons the file: bytes flushed before stay, others may."""
         if self.closed:
             return
         self._end()
-        if self._process != os.getpid():
-            return
-        if self._refusal is None:
-            self._session.release(self._handle)
-        else:
-            self._session.abandon(self._handle)  # to close it may take long
+        if self._process == os.getpid():
+            self._session.abandon(self._handle)
 
     def _dealloc_warn(self, source: object) -> None:
         """Called by the layers above, as by those of `io`, if they are closed by their drop."""
