@@ -181,21 +181,34 @@ final class RemoteReader {
         return true;
     }
 
+    /** Repeats a request on a new handle if the old one is gone, as with a session that ended. */
     private int readOnce(long offset, ByteBuffer target, Deadline deadline) throws IOException {
-        try {
-            return requestRange(offset, target, deadline);
-        } catch (IOException error) {
-            boolean handleGone =
-                    Failures.isOf(error, ErrorKind.INVALID_ARGUMENT)
-                            || Failures.isOf(error, ErrorKind.NOT_FOUND)
-                            || Failures.isOf(error, ErrorKind.UNAUTHENTICATED);
-            if (!handleGone || offset < 0) {
-                throw Failures.at(path, error);
+        IOException gone = null;
+        for (int attempt = 0; attempt < Session.ATTEMPTS; attempt++) {
+            if (gone != null) {
+                Session.pause(Session.pauseMsBefore(attempt - 1));
+                open(deadline);
+            }
+            try {
+                return requestRange(offset, target, deadline);
+            } catch (IOException error) {
+                boolean handleGone =
+                        Failures.isOf(error, ErrorKind.INVALID_ARGUMENT)
+                                || Failures.isOf(error, ErrorKind.NOT_FOUND)
+                                || Failures.isOf(error, ErrorKind.UNAUTHENTICATED);
+                if (!handleGone || offset < 0) {
+                    throw Failures.at(path, error);
+                }
+                gone = error;
             }
         }
-        // As after the session's end.
-        open(deadline);
-        return requestRange(offset, target, deadline);
+        IOException error =
+                Failures.of(
+                        ErrorKind.UNAVAILABLE,
+                        "the gateway restarts, or ends the session, again and again; try again later",
+                        path);
+        error.initCause(gone);
+        throw error;
     }
 
     private int requestRange(long offset, ByteBuffer target, Deadline deadline)

@@ -220,9 +220,7 @@ final class RemoteWriter {
         }
     }
 
-    /**
-     * Unless it is closed, closes the handle on the gateway, whatever the outcome of the writes.
-     */
+    /** Unless it is closed, gives it up: bytes flushed before stay, others may. */
     void abandon() {
         giveBack();
         if (closed) {
@@ -231,11 +229,7 @@ final class RemoteWriter {
         closed = true;
         kept.clear();
         session.forgetUnclosed(handle);
-        if (refusal == null) {
-            session.release(handle);
-        } else {
-            session.releaseWithoutWaiting(handle); // to close it may take long
-        }
+        session.abandon(handle);
     }
 
     private void checkUsable() throws IOException {

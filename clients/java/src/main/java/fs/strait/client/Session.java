@@ -129,9 +129,9 @@ final class Session {
         release(connection -> connection.call(Method.CLOSE_FILE, request));
     }
 
-    /** The same for a file whose store may be stuck. */
-    void releaseWithoutWaiting(long handle) {
-        CloseFileRequest request = new CloseFileRequest().setHandle(handle);
+    /** Has the gateway abandon a file that is being written; doesn't wait for the answer. */
+    void abandon(long handle) {
+        CloseFileRequest request = new CloseFileRequest().setHandle(handle).setAbandon(true);
         // With an id, it runs even if the connection ends.
         request.setRequest_id(Mutation.newRequestId());
         release(
@@ -152,7 +152,7 @@ final class Session {
         }
     }
 
-    /** Remembers a file that couldn't be closed, to be released with the client. */
+    /** Remembers a file that couldn't be closed, to be abandoned with the client. */
     void noteUnclosed(long handle) {
         unclosed.add(handle);
     }
@@ -206,8 +206,15 @@ final class Session {
                 break;
             }
             pause(pauseMs);
+            boolean connecting = true;
             try {
-                return once(deadline, connectBy, exchange);
+                Connection connection = borrow(deadline, connectBy);
+                connecting = false;
+                try {
+                    return exchange.run(connection);
+                } finally {
+                    giveBack(connection);
+                }
             } catch (ConnectionLostException lost) {
                 if (last == null) {
                     // If a gateway doesn't accept connections now, wait for it once.
@@ -221,28 +228,36 @@ final class Session {
                     mutation.retry(sent);
                 }
             } catch (StraitException error) {
+                // The session idled out, or its gateway was replaced.
+                if (error.kind() == ErrorKind.UNAUTHENTICATED && !renewed) {
+                    renewed = true;
+                    dropIdle();
+                    continue;
+                }
+                if (connecting && sent && mutation != null) {
+                    throw unknown(method, mutation, error);
+                }
                 if (error.kind() == ErrorKind.TIMED_OUT && mutation != null) {
                     throw Failures.of(error.kind(), error.getMessage(), mutation.path(), false);
                 }
-                // The session idled out, or its gateway was replaced.
-                if (error.kind() != ErrorKind.UNAUTHENTICATED || renewed) {
-                    throw error;
-                }
-                renewed = true;
-                dropIdle();
+                throw error;
             }
         }
         silences.incrementAndGet();
-        if (sent && mutation != null) {
-            String message =
-                    "%s: the connection broke (%s), and no gateway came back to say whether it"
-                            + " was done";
-            throw Failures.of(
-                    ErrorKind.OUTCOME_UNKNOWN,
-                    message.formatted(method.name(), last.getMessage()),
-                    mutation.path());
-        }
-        throw unavailable(last);
+        throw sent && mutation != null ? unknown(method, mutation, last) : unavailable(last);
+    }
+
+    /** The error of a change that was sent, if no gateway can be asked about it. */
+    private static IOException unknown(Method<?> method, Mutation mutation, IOException why) {
+        String message =
+                "%s: the connection broke, and no gateway tells whether it was done (%s)";
+        IOException error =
+                Failures.of(
+                        ErrorKind.OUTCOME_UNKNOWN,
+                        message.formatted(method.name(), why.getMessage()),
+                        mutation.path());
+        error.initCause(why);
+        return error;
     }
 
     /** A request without retries, for a reply that can be received only once. */
@@ -256,12 +271,7 @@ final class Session {
 
     /** An exchange without retries. */
     <T> T once(Deadline deadline, Exchange<T> exchange) throws IOException {
-        return once(deadline, null, exchange);
-    }
-
-    private <T> T once(Deadline deadline, Deadline connectBy, Exchange<T> exchange)
-            throws IOException {
-        Connection connection = borrow(deadline, connectBy);
+        Connection connection = borrow(deadline);
         try {
             return exchange.run(connection);
         } finally {
@@ -269,13 +279,13 @@ final class Session {
         }
     }
 
-    private static long pauseMsBefore(int attempt) {
+    static long pauseMsBefore(int attempt) {
         // Half of it is random, so that the clients of one gateway don't return at once.
         double share = ThreadLocalRandom.current().nextDouble(0.5, 1);
         return attempt == 0 ? 0 : (long) ((FIRST_PAUSE_MS << (attempt - 1)) * share);
     }
 
-    private static void pause(long ms) throws InterruptedIOException {
+    static void pause(long ms) throws InterruptedIOException {
         if (ms == 0) {
             return;
         }
@@ -477,7 +487,7 @@ final class Session {
         }
         if (options.token != null) {
             // The session goes on, and would keep them open.
-            unclosed.forEach(this::releaseWithoutWaiting);
+            unclosed.forEach(this::abandon);
         } else {
             try {
                 CloseSessionRequest request = new CloseSessionRequest();

@@ -57,6 +57,9 @@ final class FakeGateway implements AutoCloseable {
     /** Whether a file goes on after that; otherwise a failed close ends it. */
     boolean goesOn = true;
 
+    /** Number of files that their clients gave up. */
+    int abandoned;
+
     private final Set<String> silent = new HashSet<>();
     private int round;
 

@@ -197,6 +197,11 @@ final class FakeMethods {
 
     private CloseFileReply closeFile(CloseFileRequest request) throws DfsError {
         path(request.getHandle());
+        if (request.isAbandon()) {
+            gateway.abandoned++;
+            handles.remove(request.getHandle());
+            return new CloseFileReply().setLength(0);
+        }
         if (gateway.goesOn) {
             checkRoom();
         }

@@ -160,6 +160,9 @@ class FullStoresTest {
             setFull(false);
         }
         gateway.awaitCalls("closeFile", 1);
+        synchronized (gateway) {
+            assertEquals(1, gateway.abandoned);
+        }
         assertEquals(0, gateway.calls("closeSession"));
     }
 

@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import fs.strait.client.internal.DfsError;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.InputStream;
@@ -13,6 +14,7 @@ import java.nio.channels.ClosedChannelException;
 import java.nio.channels.NonWritableChannelException;
 import java.nio.file.NoSuchFileException;
 import java.util.Arrays;
+import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -176,6 +178,46 @@ class ReadingTest {
             gateway.forgetSessions("readRange");
             gateway.breakConnections();
             assertArrayEquals(DATA, concat(start, file.readAllBytes()));
+        }
+    }
+
+    @Test
+    void aHandleThatEndsAgainAndAgainIsOpenedEachTime() throws IOException {
+        try (StraitChannel channel = client.newByteChannel("/f")) {
+            ByteBuffer buffer = ByteBuffer.allocate(100_000);
+            endHandles(3);
+            assertEquals(100_000, channel.read(buffer, 200_000));
+            assertArrayEquals(Arrays.copyOfRange(DATA, 200_000, 300_000), buffer.array());
+        }
+    }
+
+    @Test
+    void aHandleThatNeverLastsIsReported() throws IOException {
+        try (StraitChannel channel = client.newByteChannel("/f")) {
+            endHandles(1_000);
+            StraitException error =
+                    assertThrows(
+                            StraitException.class,
+                            () -> channel.read(ByteBuffer.allocate(100_000), 200_000));
+            assertEquals(ErrorKind.UNAVAILABLE, error.kind());
+            assertEquals("/f", error.path());
+            assertTrue(error.getMessage().contains("again and again"), error.getMessage());
+        }
+    }
+
+    /** As of a gateway that restarts now, and after each of the next openings but the last. */
+    private void endHandles(int times) {
+        DfsError gone = FakeGateway.failure(ErrorKind.INVALID_ARGUMENT, null);
+        AtomicInteger left = new AtomicInteger(times);
+        synchronized (gateway) {
+            gateway.raises.put("readRange", gone);
+            gateway.claim =
+                    length -> {
+                        if (left.decrementAndGet() > 0) {
+                            gateway.raises.put("readRange", gone);
+                        }
+                        return length;
+                    };
         }
     }
 

@@ -144,6 +144,17 @@ class SessionTest {
     }
 
     @Test
+    void aChangeThatWasSentIsUnknownIfTheNextLoginFails() {
+        gateway.cutAfter.add("removePath");
+        gateway.raises.put("openSession", FakeGateway.failure(ErrorKind.BUSY, null));
+        StraitException error =
+                assertThrows(StraitException.class, () -> client.remove("/x"));
+        assertEquals(ErrorKind.OUTCOME_UNKNOWN, error.kind());
+        assertEquals("/x", error.path());
+        assertFalse(error.retrySafe());
+    }
+
+    @Test
     void aGatewayThatWentAwayIsUnavailable() {
         gateway.cutBefore.addAll(Collections.nCopies(100, "getFileInfo"));
         StraitException error = assertThrows(StraitException.class, () -> client.stat("/x"));
