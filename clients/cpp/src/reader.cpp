@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <thread>
 #include <utility>
 
 #include "failure.hpp"
@@ -175,23 +176,33 @@ std::size_t Reader::Impl::read_ahead(char* into, std::size_t size, Deadline dead
 std::size_t Reader::Impl::read_once(std::int64_t offset, char* into, std::size_t size,
                                     Deadline deadline) {
     size = std::min(size, session_->max_chunk_bytes());
-    const std::int64_t handle = handle_;
-    try {
-        return request_range(offset, into, size, deadline);
-    } catch (const Error& error) {
-        const bool may_be_the_handle = error.kind() == ErrorKind::InvalidArgument ||
-                                       error.kind() == ErrorKind::NotFound ||
-                                       error.kind() == ErrorKind::Unauthenticated;
-        if (offset < 0 || !may_be_the_handle) {
-            throw;
+    std::string why;
+    for (int attempt = 0; attempt != attempts; ++attempt) {
+        if (attempt > 1) {
+            std::this_thread::sleep_for(pause_after(attempt - 1));
+        }
+        const std::int64_t handle = handle_;
+        try {
+            return request_range(offset, into, size, deadline);
+        } catch (const Error& error) {
+            const bool may_be_the_handle = error.kind() == ErrorKind::InvalidArgument ||
+                                           error.kind() == ErrorKind::NotFound ||
+                                           error.kind() == ErrorKind::Unauthenticated;
+            if (offset < 0 || !may_be_the_handle) {
+                throw;
+            }
+            why = error.message();
+        }
+        // The handle is gone, for example because the session ended.
+        const std::lock_guard<std::mutex> lock(opening_);
+        if (handle_ == handle) {
+            open(deadline);
         }
     }
-    // The handle is gone, for example because the session ended.
-    const std::lock_guard<std::mutex> lock(opening_);
-    if (handle_ == handle) {
-        open(deadline);
-    }
-    return request_range(offset, into, size, deadline);
+    raise(ErrorKind::Unavailable,
+          "the gateway restarts, or ends the session, again and again; try again later (" + why +
+              ")",
+          path_);
 }
 
 std::size_t Reader::Impl::request_range(std::int64_t offset, char* into, std::size_t size,

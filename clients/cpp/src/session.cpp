@@ -15,9 +15,6 @@ namespace {
 
 using Lock = std::lock_guard<std::mutex>;
 
-// Tries of one request before a broken connection becomes the caller's error.
-// With the pauses below they span 1.6 to 3.1 s: a gateway's restart.
-constexpr int attempts = 6;
 constexpr std::chrono::milliseconds first_pause(100);
 // Time limit for cleanup requests (an open handle, the session, a temporary file) once the gateway
 // has left a request unanswered. After a second one there is no time.
@@ -29,15 +26,23 @@ constexpr std::size_t default_chunk_bytes = 4 << 20;
 // Bytes of a mutation's request id; random, so that no two clients share one.
 constexpr std::size_t request_id_bytes = 16;
 
-/// Half of it is random, so that the clients of one gateway don't return at once.
+/// Throws the error of a change that was sent, if no gateway can be asked about it.
+[[noreturn]] void raise_unknown(const Session::Operation& operation, const std::string& why) {
+    raise(ErrorKind::OutcomeUnknown,
+          std::string(operation.method) +
+              ": the connection broke, and no gateway tells whether it was done (" + why + ")",
+          operation.path);
+}
+
+} // namespace
+
 Clock::duration pause_after(int attempt) {
+    // Half of it is random, so that the clients of one gateway don't return at once.
     thread_local std::minstd_rand random(std::random_device{}());
     std::uniform_real_distribution<> part(0.5, 1);
     return std::chrono::duration_cast<Clock::duration>(first_pause * (1 << (attempt - 1)) *
                                                        part(random));
 }
-
-} // namespace
 
 Lease& Lease::operator=(Lease&& other) noexcept {
     give_back();
@@ -86,8 +91,10 @@ void Session::attempt(const Operation& operation, std::optional<Deadline> given,
     std::optional<Deadline> connect_by; // once a connection was lost
     bool sent = false, renewed = false;
     for (int attempt = 1;; ++attempt) {
+        bool connecting = true;
         try {
             const Lease connection = borrow(deadline, connect_by, !operation.is_mutation);
+            connecting = false;
             exchange(*connection.operator->(), sent);
             return;
         } catch (const ConnectionLost& lost) {
@@ -102,22 +109,24 @@ void Session::attempt(const Operation& operation, std::optional<Deadline> given,
             if (attempt == attempts || Clock::now() + pause >= *connect_by) {
                 ++silences_;
                 if (sent && operation.is_mutation) {
-                    raise(ErrorKind::OutcomeUnknown,
-                          std::string(operation.method) + ": the connection broke (" + lost.reason +
-                              "), and no gateway came back to say whether it was done",
-                          operation.path);
+                    raise_unknown(operation, lost.reason);
                 }
                 unavailable(lost);
             }
             std::this_thread::sleep_for(pause);
-        } catch (const TimedOut& error) {
-            raise(error.kind(), error.message(), operation.path, !operation.is_mutation);
-        } catch (const Unauthenticated&) {
-            // The session idled out, or its gateway was replaced.
-            if (std::exchange(renewed, true)) {
-                throw;
+        } catch (const Error& error) {
+            if (error.kind() == ErrorKind::Unauthenticated && !std::exchange(renewed, true)) {
+                // The session idled out, or its gateway was replaced.
+                drop_idle();
+                continue;
             }
-            drop_idle();
+            if (connecting && sent && operation.is_mutation) {
+                raise_unknown(operation, error.message());
+            }
+            if (error.kind() == ErrorKind::TimedOut) {
+                raise(error.kind(), error.message(), operation.path, !operation.is_mutation);
+            }
+            throw;
         }
     }
 }

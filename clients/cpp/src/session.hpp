@@ -17,6 +17,13 @@
 
 namespace strait::detail {
 
+/// Tries of one request before a broken connection becomes the caller's error. With their pauses
+/// they span 1.6 to 3.1 s: a gateway's restart.
+constexpr int attempts = 6;
+
+/// The pause after this attempt of several, counted from 1.
+Clock::duration pause_after(int attempt);
+
 class Session;
 
 /// A connection for its holder only; returns to the session's pool.

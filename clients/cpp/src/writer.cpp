@@ -122,7 +122,7 @@ std::optional<int> Writer::Impl::close() {
     }
 }
 
-/// Lets the gateway close the handle, whatever the outcome of the writes.
+/// Unless it is closed, gives it up: bytes flushed before stay, others may.
 void Writer::Impl::abandon() noexcept {
     if (std::exchange(closed_, true)) {
         return;
@@ -131,12 +131,8 @@ void Writer::Impl::abandon() noexcept {
     try {
         wire::CloseFileRequest request;
         request.__set_handle(handle_);
-        if (!refusal_) {
-            session_->borrow(session_->parting())->call(request, path_);
-            return;
-        }
-        // Its store may be stuck, so this doesn't wait. With an id, the request runs even if the
-        // connection ends.
+        request.__set_abandon(true);
+        // With an id, the request runs even if the connection ends.
         request.__set_request_id(Session::new_request_id());
         session_->borrow(session_->parting())->send(request);
     } catch (const std::exception&) {

@@ -162,6 +162,7 @@ TEST_CASE_FIXTURE(Fixture, "a file that is dropped after a refusal is given up a
     }
     await_closes(fake, 3);
     CHECK(fake.appends() == 3);
+    CHECK(fake.abandoned() == 3);
 }
 
 TEST_CASE_FIXTURE(Fixture, "a store that can't go on is reported by its first error") {

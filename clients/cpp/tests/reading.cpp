@@ -175,6 +175,26 @@ TEST_CASE("a handle that ended with its session is opened again") {
     CHECK(fake.opened() == 2);
 }
 
+TEST_CASE("a handle that ends again and again is opened each time") {
+    FakeGateway fake(data());
+    strait::Client client(fake.address());
+    strait::Reader reader = client.open_reader("/f");
+    std::string part(100'000, '\0');
+    SUBCASE("and lasts in the end") {
+        fake.ends_handles = 3;
+        fake.forget_handles();
+        CHECK(reader.read_at(1, part.data(), part.size()) == part.size());
+        CHECK((part == data().substr(1, part.size())));
+        CHECK(fake.opened() == 1 + 4);
+    }
+    SUBCASE("but is reported if it never lasts") {
+        fake.ends_handles = 1'000;
+        fake.forget_handles();
+        CHECK_THROWS_WITH_AS(reader.read_at(1, part.data(), part.size()),
+                             doctest::Contains("again and again"), strait::Unavailable);
+    }
+}
+
 TEST_CASE("a file replaced by one as long is an error and not a mixture") {
     FakeGateway fake(data());
     strait::Client client(fake.address());

@@ -234,6 +234,15 @@ TEST_CASE("threads attach side by side, and one login serves them all") {
     }
 }
 
+TEST_CASE("a change that was sent is of unknown outcome if the next login fails") {
+    FakeGateway fake("");
+    Proxy proxy(fake.address());
+    strait::Client client(proxy.address());
+    fake.is_busy = true;
+    proxy.cut_replies_after(0);
+    CHECK_THROWS_AS(client.remove("/x"), strait::OutcomeUnknown);
+}
+
 TEST_CASE("a forked child goes on with connections of its own") {
     strait::Client client(shared_gateway());
     const std::string path = unique_path(), data = pattern(5'000'000);

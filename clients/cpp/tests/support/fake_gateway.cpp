@@ -23,12 +23,19 @@ public:
         if (request.__isset.token && request.token != gateway_.token()) {
             throw error(7, "Unauthenticated");
         }
+        if (gateway_.is_busy.exchange(false)) {
+            throw error(10, "Busy");
+        }
         reply.__set_token(gateway_.token());
         reply.__set_incarnation(gateway_.incarnation_);
     }
 
     void openFile(wire::OpenFileReply& reply, const wire::OpenFileRequest&) override {
         reply.__set_handle(++gateway_.opened_);
+        if (gateway_.ends_handles > 0) {
+            --gateway_.ends_handles;
+            gateway_.forget_handles();
+        }
         const std::int64_t claimed = gateway_.claimed_length;
         reply.__set_length(claimed >= 0 ? claimed
                                         : static_cast<std::int64_t>(gateway_.content_.size()));
@@ -79,8 +86,13 @@ public:
         reply.__set_replicas(3);
     }
 
-    void closeFile(wire::CloseFileReply& reply, const wire::CloseFileRequest&) override {
+    void closeFile(wire::CloseFileReply& reply, const wire::CloseFileRequest& request) override {
+        gateway_.abandoned_ += request.abandon ? 1 : 0;
         ++gateway_.closed_;
+        if (request.abandon) {
+            gateway_.writing_ = false;
+            return;
+        }
         if (gateway_.writing_) {
             gateway_.writing_ = gateway_.full && gateway_.goes_on;
             check_room();

@@ -32,6 +32,10 @@ public:
     std::atomic<std::int64_t> claimed_length{-1};
     /// The file's identity in openFile's replies.
     std::atomic<char> identity{'a'};
+    /// Whether it refuses the next session.
+    std::atomic<bool> is_busy{false};
+    /// Number of openings after which it forgets the handle at once.
+    std::atomic<int> ends_handles{0};
     /// Whether the store is full: it refuses to append, flush or close.
     std::atomic<bool> full{false};
     /// Whether a file goes on after that; otherwise a failed close ends it.
@@ -59,6 +63,8 @@ public:
     int reads() const { return reads_; }
     /// Number of requests to close a file or listing.
     int closed() const { return closed_; }
+    /// Number of files that their clients gave up.
+    int abandoned() const { return abandoned_; }
     /// Number of requests to append.
     int appends() const { return appends_; }
     /// Content of the file that is written.
@@ -72,7 +78,7 @@ private:
 
     const std::string content_, host_;
     std::atomic<int> incarnation_{1}, sessions_{0}, opened_{0}, first_valid_{1}, reads_{0},
-        closed_{0}, appends_{0};
+        closed_{0}, abandoned_{0}, appends_{0};
     std::atomic<int> tokens_forgotten_{0};
     std::atomic<bool> writing_{false};
     std::mutex mutex_;
