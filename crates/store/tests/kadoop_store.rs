@@ -7,6 +7,7 @@ use bytes::Bytes;
 use kadoop_cluster::{Cluster, SUPERUSER, path, superuser};
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
 use strait_store::kadoop::{KadoopStore, Options};
 use strait_store::{
     CreateOptions, ErrorKind, FileSystem, FileSystemExt, MemoryStore, Principal, SetAttributes, StoreUri,
@@ -150,6 +151,19 @@ async fn an_abandoned_file_is_closed_although_its_client_goes_on_writing_others(
     drop(writer);
     store.settled().await;
     assert_eq!(store.append(&who, &at).await.unwrap().position(), 1_000);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_writer_that_is_dropped_after_a_failure_does_not_try_to_close() {
+    let mut cluster = Cluster::start(1);
+    let store = cluster.store(1).await;
+    let (who, at) = (superuser(), path("/abandoned"));
+    let mut writer = store.create(&who, &at, &CreateOptions::default()).await.unwrap();
+    cluster.datanodes.clear();
+    writer.append(bytes(1_000)).await.unwrap();
+    assert_eq!(writer.flush().await.unwrap_err().kind(), ErrorKind::Unavailable);
+    drop(writer);
+    tokio::time::timeout(Duration::from_secs(1), store.settled()).await.expect("it tries to close");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -5,8 +5,8 @@ mod support;
 
 use bytes::Bytes;
 use futures::StreamExt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 use strait_store::strait::{Options, StraitStore};
 use strait_store::{CreateOptions, ErrorKind, FileSystem, FileSystemExt, Principal, StorePath};
@@ -339,4 +339,67 @@ async fn more_open_files_than_there_is_memory_to_read_ahead_are_all_read_right()
             assert!(read.unwrap() == content[offset..(offset + PIECE).min(content.len())], "at {offset}");
         }
     }
+}
+
+/// A gateway that loses the request to rename with its process is asked again: the file's temporary
+/// name shows that nothing has happened.
+#[test]
+fn a_put_whose_rename_is_lost_with_the_gateway_renames_again() {
+    let mut gateway = Gateway::over_files();
+    let flags = ["--store".to_owned(), format!("file://{}", gateway.data().display())];
+    let (through, lost) = losing_a_rename(&gateway.address);
+    let mut put = support::command(gateway.dir.path());
+    put.args(["put", "-f", "-", &format!("strait://{through}/f")]);
+    let put = std::thread::spawn(move || support::Run::of(put, b"content"));
+    lost.recv().unwrap();
+    gateway.replace(&flags);
+    put.join().unwrap().ok();
+    assert_eq!(std::fs::read(gateway.data().join("f")).unwrap(), b"content");
+    assert_eq!(gateway.data().read_dir().unwrap().count(), 1, "no temporary file is left");
+}
+
+/// The address of a proxy that cuts the connection with the first request to rename, instead of
+/// forwarding that, and then reports it.
+fn losing_a_rename(gateway: &str) -> (String, mpsc::Receiver<()>) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let (gateway, lost, (report, reported)) =
+        (gateway.to_owned(), Arc::new(AtomicBool::new(false)), mpsc::channel());
+    std::thread::spawn(move || {
+        for client in listener.incoming() {
+            let client = client.unwrap();
+            // While the gateway is replaced, it accepts none.
+            let Ok(server) = std::net::TcpStream::connect(&gateway) else { continue };
+            let (lost, report) = (lost.clone(), report.clone());
+            std::thread::spawn(move || forward(&client, &server, &lost, &report));
+        }
+    });
+    (address, reported)
+}
+
+fn forward(
+    client: &std::net::TcpStream,
+    server: &std::net::TcpStream,
+    lost: &Arc<AtomicBool>,
+    report: &mpsc::Sender<()>,
+) {
+    use std::io::{Read, Write};
+    let (mut to, mut from) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+    std::thread::spawn(move || {
+        let _ = std::io::copy(&mut from, &mut to);
+        let _ = to.shutdown(std::net::Shutdown::Write);
+    });
+    let (mut from, mut to, mut buffer) = (client, server, vec![0; 64 << 10]);
+    while let Ok(count @ 1..) = from.read(&mut buffer) {
+        let renames = buffer[..count].windows(10).any(|part| part == b"renamePath");
+        let is_lost = renames && !lost.swap(true, Ordering::SeqCst);
+        if is_lost {
+            report.send(()).unwrap();
+        }
+        if is_lost || to.write_all(&buffer[..count]).is_err() {
+            break;
+        }
+    }
+    let _ = client.shutdown(std::net::Shutdown::Both);
+    let _ = server.shutdown(std::net::Shutdown::Both);
 }

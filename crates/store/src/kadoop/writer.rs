@@ -30,6 +30,8 @@ pub(super) struct KadoopWriter {
 struct Open {
     /// None once it is closed.
     writer: Option<Writer>,
+    /// Whether its last operation failed. A close would likely fail too, after 45 s.
+    failed: bool,
     shared: Arc<Shared>,
     path: StorePath,
     runtime: Handle,
@@ -41,6 +43,7 @@ impl KadoopWriter {
         let position = writer.length();
         let open = Open {
             writer: Some(writer),
+            failed: false,
             shared: Arc::clone(&shared),
             path: path.clone(),
             runtime: Handle::current(),
@@ -59,6 +62,7 @@ impl KadoopWriter {
             let Some(mut open) = open else { return lost() };
             let Some(writer) = &mut open.writer else { return lost() };
             let done = work(writer);
+            open.failed = done.is_err();
             Ok((open, done))
         });
         let failed = |error: Error| error.at(operation, &self.path);
@@ -74,9 +78,12 @@ impl KadoopWriter {
     /// Appends a few bytes without another thread, if the library takes them at once. Returns whether
     /// it has taken all of them.
     fn append_now(&mut self, data: &mut Bytes) -> Result<bool> {
-        let writer = self.open.as_mut().and_then(|open| open.writer.as_mut());
-        let Some(writer) = writer.filter(|_| data.len() <= FEW_BYTES) else { return Ok(false) };
+        let Some(Open { writer: Some(writer), failed, .. }) = &mut self.open else { return Ok(false) };
+        if data.len() > FEW_BYTES {
+            return Ok(false);
+        }
         let done = writer.write_now(data);
+        *failed |= done.is_err();
         self.position = writer.length();
         done.map_err(|failure| from_kadoop(failure).at("append", &self.path))
     }
@@ -137,6 +144,10 @@ impl FileWriter for KadoopWriter {
 impl Drop for Open {
     fn drop(&mut self) {
         let Some(mut writer) = self.writer.take() else { return };
+        if self.failed {
+            // Its drop gives up the lease, and recovery keeps the flushed bytes.
+            return drop(writer);
+        }
         let closing = self.shared.closings.begin();
         let path = self.path.clone();
         self.runtime.spawn_blocking(move || {

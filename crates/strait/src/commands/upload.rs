@@ -18,6 +18,9 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use strait_store::{CreateOptions, Error, ErrorKind, FileStatus, FileWriter, SetAttributes, StorePath};
 
+/// Tries to give a file its name, while a gateway can't tell whether the last one did.
+const RENAMES: usize = 3;
+
 /// Copies each source into a store.
 pub async fn put(context: &Context, mut put: Put) -> Result<(), Failure> {
     let target = match put.operands.len() {
@@ -269,7 +272,7 @@ impl Upload {
         };
         let copied = async {
             let bytes = self.write(input, &source, writer, preserved, &temporary, &target).await?;
-            self.rename(&temporary, &target).await?;
+            self.rename(&temporary, &target, bytes).await?;
             Ok(bytes)
         };
         match copied.await {
@@ -321,7 +324,8 @@ impl Upload {
         Ok(bytes)
     }
 
-    async fn rename(&self, temporary: &Place, target: &Place) -> Result<(), Failure> {
+    /// Gives the file of so many bytes its name.
+    async fn rename(&self, temporary: &Place, target: &Place, bytes: u64) -> Result<(), Failure> {
         let (fs, who) = (&target.fs, &target.who);
         let mut replace = self.put.copying.force;
         if replace && !fs.capabilities().rename_replace {
@@ -331,8 +335,27 @@ impl Upload {
                 _ => replace = false,
             }
         }
-        let renamed = fs.rename(who, &temporary.path, &target.path, replace).await;
-        renamed.map_err(|error| Failure::naming(error, "put", &target.path))
+        let (mut first, mut tries) = (None, 0);
+        loop {
+            tries += 1;
+            let failed = match fs.rename(who, &temporary.path, &target.path, replace).await {
+                Ok(()) => return Ok(()),
+                Err(error) => error,
+            };
+            // If the outcome of an earlier try is unknown, that one may have arrived late.
+            let arrived_late = first.is_some() && failed.kind() == ErrorKind::NotFound;
+            if failed.kind() != ErrorKind::OutcomeUnknown && !arrived_late {
+                return Err(Failure::naming(failed, "put", &target.path));
+            }
+            let failed = first.take().unwrap_or(failed);
+            // Nobody else uses the temporary name. While it is there, the rename hasn't happened,
+            // and a late one fails after another.
+            match (temporary.find().await, target.find().await) {
+                (Ok(None), Ok(Some(status))) if status.length == bytes => return Ok(()),
+                (Ok(Some(_)), _) if tries < RENAMES => first = Some(failed),
+                _ => return Err(Failure::naming(failed, "put", &target.path)),
+            }
+        }
     }
 }
 
