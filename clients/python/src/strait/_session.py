@@ -45,7 +45,7 @@ REQUEST_ID_BYTES = 16
 def pause_s(attempt: int) -> float:
     """The pause before this attempt of several, the first of which has the number 0."""
     # Half of it is random, so that the clients of one gateway don't return at once.
-    return FIRST_PAUSE_S * 2 ** (attempt - 1) * random.uniform(0.5, 1)
+    return FIRST_PAUSE_S * float(1 << (attempt - 1)) * random.uniform(0.5, 1)
 
 
 @dataclass(frozen=True, slots=True)
