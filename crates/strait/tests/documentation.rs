@@ -1,10 +1,11 @@
-//! Checks that docs/command.md is correct.
+//! Checks the pages: exit codes, a rack on one host, links, and published figures.
 
 mod support;
 #[path = "support/up.rs"]
 mod up;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
 use strait_store::TABLE;
 use strait_testkit::{eventually, free_port};
 use support::{DEADLINE, Run};
@@ -65,4 +66,92 @@ fn a_rack_on_one_host_is_started_as_documented() {
     let healthy =
         "healthy: 1 files in 1 directories, 7 bytes in 1 blocks, 0 missing, 0 with too few replicas\n";
     eventually("three replicas are there", DEADLINE, || run(fsck).text() == healthy);
+}
+
+/// Names of directories without pages of ours: built, fetched or hidden ones.
+const NO_PAGES: [&str; 3] = ["target", "build", "strait-data"];
+
+/// The repository's pages.
+fn pages(dir: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        if name.starts_with('.') || NO_PAGES.contains(&name) || path.is_symlink() {
+            continue;
+        }
+        if path.is_dir() {
+            pages(&path, found);
+        } else if name.ends_with(".md") {
+            found.push(path);
+        }
+    }
+}
+
+/// A page's lines outside its code blocks.
+fn prose(page: &str) -> impl Iterator<Item = &str> {
+    page.lines()
+        .scan(false, |inside, line| {
+            let fence = line.trim_start().starts_with("```");
+            *inside ^= fence;
+            Some((!*inside && !fence).then_some(line))
+        })
+        .flatten()
+}
+
+/// The anchors that GitHub gives a page's headings: lower case, without punctuation, `-` for a space,
+/// and a number behind those that come again.
+fn anchors(page: &str) -> HashSet<String> {
+    let mut seen = HashMap::new();
+    let headings = prose(page).filter_map(|line| {
+        let text = line.trim_start_matches('#');
+        (text.len() < line.len()).then(|| text.strip_prefix(' ')).flatten()
+    });
+    headings
+        .map(|heading| {
+            let kept = heading.trim().chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+            let slug = kept.collect::<String>().to_lowercase().replace(' ', "-");
+            let times = seen.entry(slug.clone()).and_modify(|times| *times += 1).or_insert(0);
+            if *times == 0 { slug } else { format!("{slug}-{times}") }
+        })
+        .collect()
+}
+
+/// The targets of a page's links and pictures.
+fn targets(page: &str) -> Vec<String> {
+    let text: Vec<&str> = prose(page).collect();
+    let text = text.join("\n");
+    text.split("](").skip(1).filter_map(|rest| Some(rest.split_once(')')?.0.to_owned())).collect()
+}
+
+#[test]
+fn every_link_of_the_pages_leads_somewhere() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
+    let mut found = Vec::new();
+    pages(root, &mut found);
+    assert!(found.len() > 10, "{found:?}");
+    let mut broken = Vec::new();
+    for page in found {
+        let text = std::fs::read_to_string(&page).unwrap();
+        for target in targets(&text).iter().filter(|target| !target.contains("://")) {
+            let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
+            let linked = if file.is_empty() { page.clone() } else { page.parent().unwrap().join(file) };
+            let leads = linked.exists()
+                && (anchor.is_empty() || anchors(&std::fs::read_to_string(&linked).unwrap()).contains(anchor));
+            if !leads {
+                broken.push(format!("{}: {target}", page.strip_prefix(root).unwrap().display()));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "broken links:\n{}", broken.join("\n"));
+}
+
+#[test]
+fn the_figures_on_the_page_are_those_of_the_published_results() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
+    let check = std::process::Command::new("python3")
+        .args(["scripts/benchmarks.py", "--check"])
+        .current_dir(root)
+        .output()
+        .unwrap();
+    assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stderr));
 }
