@@ -12,6 +12,7 @@ use support::{DEADLINE, Run};
 use up::role;
 
 const COMMAND: &str = include_str!("../../../docs/command.md");
+const KADOOP: &str = include_str!("../../../docs/kadoop.md");
 
 #[test]
 fn the_documented_exit_codes_are_those_of_the_table_of_errors() {
@@ -25,9 +26,9 @@ fn the_documented_exit_codes_are_those_of_the_table_of_errors() {
     assert_eq!(documented, true_ones);
 }
 
-/// The command lines of a section's code blocks, a vector each, without the `strait`.
+/// The command lines of a section's code blocks in docs/kadoop.md, a vector each, without the `strait`.
 fn blocks(heading: &str) -> Vec<Vec<Vec<String>>> {
-    let section = COMMAND.split_once(heading).unwrap().1.split("\n## ").next().unwrap();
+    let section = KADOOP.split_once(heading).unwrap().1.split("\n## ").next().unwrap();
     let words = |line: &str| line.split_whitespace().skip(1).map(str::to_owned).collect();
     section.split("```").skip(1).step_by(2).map(|block| block.trim().lines().map(words).collect()).collect()
 }
@@ -49,7 +50,7 @@ fn a_rack_on_one_host_is_started_as_documented() {
         });
         placed.collect()
     };
-    let [servers, commands] = &blocks("### A rack on one host")[..] else { panic!("two blocks") };
+    let [servers, commands] = &blocks("\n## A rack on one host")[..] else { panic!("two blocks") };
     let mut processes = Vec::new();
     for line in servers {
         let line = here(line);
