@@ -137,7 +137,8 @@ fn every_link_of_the_pages_leads_somewhere() {
             let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
             let linked = if file.is_empty() { page.clone() } else { page.parent().unwrap().join(file) };
             let leads = linked.exists()
-                && (anchor.is_empty() || anchors(&std::fs::read_to_string(&linked).unwrap()).contains(anchor));
+                && (anchor.is_empty()
+                    || anchors(&std::fs::read_to_string(&linked).unwrap()).contains(anchor));
             if !leads {
                 broken.push(format!("{}: {target}", page.strip_prefix(root).unwrap().display()));
             }
