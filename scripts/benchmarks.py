@@ -31,8 +31,8 @@ BEGIN, END = "<!-- figures: scripts/benchmarks.py -->\n", "<!-- end of figures -
 TIMES = "\N{MULTIPLICATION SIGN}"
 # What a row's result is, by its measure.
 WORDS = {"times": " as fast", "share": " of the limit", "bound": " the bound"}
-# Of the pictures, in pixels.
-LEFT, WIDTH, BAR = 470, 900, 20
+# Of the pictures, in pixels: a letter of a case, the bars and their figures, a bar.
+LETTER, BARS, FIGURE, BAR = 7, 300, 130, 20
 
 
 @dataclass
@@ -122,13 +122,15 @@ def picture(title: str, rows: list[Row]) -> str:
     least = min(0.5, *(row.result for row in rows))
     most = max(2.0, *(row.result for row in rows))
 
+    left = 24 + LETTER * max(len(row.case) for row in rows)
+
     def place(value: float) -> float:
         share = math.log(value / least) / math.log(most / least)
-        return LEFT + 10 + share * (WIDTH - LEFT - 150)
+        return left + 10 + share * (BARS - 10)
 
     height = 44 + BAR * len(rows) + 10
     out = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + BARS + FIGURE}" height="{height}" '
         'font-family="sans-serif" font-size="13">',
         '<rect width="100%" height="100%" fill="white"/>',
         f'<text x="12" y="24" font-size="17">{escape(title)}</text>',
@@ -136,12 +138,12 @@ def picture(title: str, rows: list[Row]) -> str:
     for number, row in enumerate(rows):
         y = 40 + BAR * number
         color = "#d98b2b" if row.missed() else "#1f6fb4"
-        width = max(place(row.result) - LEFT, 1)
+        width = max(place(row.result) - left, 1)
         text = escape(row.case.replace("`", ""))
         out += [
-            f'<text x="{LEFT - 8}" y="{y + 13}" text-anchor="end">{text}</text>',
-            f'<rect x="{LEFT}" y="{y}" width="{width:.1f}" height="{BAR - 5}" fill="{color}"/>',
-            f'<text x="{LEFT + width + 6:.1f}" y="{y + 13}">{row.shown()}</text>',
+            f'<text x="{left - 8}" y="{y + 13}" text-anchor="end">{text}</text>',
+            f'<rect x="{left}" y="{y}" width="{width:.1f}" height="{BAR - 5}" fill="{color}"/>',
+            f'<text x="{left + width + 6:.1f}" y="{y + 13}">{row.shown()}</text>',
         ]
     line = f'x1="{place(1):.1f}" y1="36" x2="{place(1):.1f}" y2="{height - 8}"'
     out += [f'<line {line} stroke="black" stroke-dasharray="4 3"/>', "</svg>"]
