@@ -41,7 +41,7 @@ fmt:
 gen:
 	@scripts/gen.sh
 
-# Runs the tour in README.md and compares; `make docs UPDATE=1` rewrites its output.
+# Runs the tour (README.md, docs/tour.md) and compares; `make docs UPDATE=1` rewrites its output.
 docs:
 	@scripts/setup.sh run
 	@.venv/bin/python scripts/tour.py $(if $(UPDATE),--update)

@@ -1,4 +1,4 @@
-"""Runs the ```console blocks of README.md against a fresh gateway.
+"""Runs the ```console blocks of README.md and docs/tour.md, each page against a fresh gateway.
 
 tour.py [--update]
 
@@ -6,7 +6,7 @@ Each `$ ` line is a command, `> ` goes on with it, and what follows is its
 output, both streams; `…` in a line stands for anything. --update writes the
 output found in place of the one there, except where that matches.
 
-The README says 127.0.0.1:9090; the gateway here takes a free port.
+The pages say 127.0.0.1:9090; the gateway here takes a free port.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-README = ROOT / "README.md"
+PAGES = ["README.md", "docs/tour.md"]
 BLOCK = re.compile(r"(?<=^```console\n).*?(?=^```$)", re.MULTILINE | re.DOTALL)
 WRITTEN_ADDRESS = "127.0.0.1:9090"
 # Below Linux's range of ephemeral ports: from there the cluster's own servers or an outgoing
@@ -118,8 +118,9 @@ def matches(expected: list[str], found: list[str]) -> bool:
 class Tour:
     """Runs blocks; counts the commands that ran and those that differ."""
 
-    def __init__(self, address: str, programs: Path, scratch: Path) -> None:
-        """A tour against the gateway at `address`."""
+    def __init__(self, page: str, address: str, programs: Path, scratch: Path) -> None:
+        """A tour of a page against the gateway at `address`."""
+        self.page = page
         self.address = address
         self.ran = self.wrong = 0
         self.home = scratch / "home"
@@ -135,7 +136,7 @@ class Tour:
             self.ran += 1
             if not matches(expected, found):
                 self.wrong += 1
-                print("README.md:", *command, sep="\n  ")
+                print(f"{self.page}:", *command, sep="\n  ")
                 print("expected:", *expected, "found:", *found, sep="\n  ")
                 expected = found
             lines += command + expected
@@ -157,23 +158,29 @@ class Tour:
         return found.stdout.replace(self.address, WRITTEN_ADDRESS).splitlines()
 
 
-def main() -> None:
-    """Runs the tour; exit code 1 where README.md isn't true."""
-    parser = argparse.ArgumentParser(description="Runs the console blocks of README.md.")
-    parser.add_argument("--update", action="store_true", help="write the output found")
-    update = parser.parse_args().update
-    programs = build()
-    text = README.read_text()
+def run_page(page: str, programs: Path, update: bool) -> bool:
+    """Runs a page's blocks; whether it has some, and all are as written."""
+    text = (ROOT / page).read_text()
     with tempfile.TemporaryDirectory() as name:
         scratch = Path(name)
         with gateway(programs, scratch) as address:
-            tour = Tour(address, programs, scratch)
+            tour = Tour(page, address, programs, scratch)
             written = BLOCK.sub(lambda block: tour.run(block[0]), text)
     if update:
-        README.write_text(written)
-    elif tour.wrong or not tour.ran:
-        sys.exit(f"tour: {tour.wrong} of {tour.ran} commands differ; make docs UPDATE=1")
-    print(f"tour: {tour.ran} commands of README.md ran as written")
+        (ROOT / page).write_text(written)
+    print(f"tour: {tour.ran} commands of {page} ran, {tour.wrong} differ")
+    return update or (tour.ran > 0 and tour.wrong == 0)
+
+
+def main() -> None:
+    """Runs the tour; exit code 1 where a page isn't true."""
+    parser = argparse.ArgumentParser(description="Runs the console blocks of the pages.")
+    parser.add_argument("--update", action="store_true", help="write the output found")
+    update = parser.parse_args().update
+    programs = build()
+    results = [run_page(page, programs, update) for page in PAGES]
+    if not all(results):
+        sys.exit("tour: some output differs; make docs UPDATE=1")
 
 
 if __name__ == "__main__":

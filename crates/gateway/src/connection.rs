@@ -129,7 +129,8 @@ async fn while_trusted(
 
 fn refused_clear_text(peer: Peer) -> io::Error {
     static REFUSED: Seldom = Seldom::new();
-    let why = "TLS required: clear text is served to this host only, and to nobody with --tls-client-ca";
+    let why =
+        "TLS required: this gateway serves clear text to its own host only, and not with --tls-client-ca";
     if let Some(left_out) = REFUSED.may_write() {
         tracing::warn!(peer = %peer.address, left_out, "connection refused: {why}");
     }

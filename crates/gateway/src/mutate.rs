@@ -222,9 +222,11 @@ pub async fn create_file(
         // can't be told.
         options.overwrite &= !lost_track;
         match caller.fs().create(&caller.who, &path, &options).await {
-            Err(error) if lost_track && error.kind() == ErrorKind::AlreadyExists => {
-                unknown("create", &path, format_args!("at {path}, whose content may be anybody's"))
-            }
+            Err(error) if lost_track && error.kind() == ErrorKind::AlreadyExists => unknown(
+                "create",
+                &path,
+                format_args!("at {path}, whose content may come from another client"),
+            ),
             writer => Ok(add_writer(&caller, path, writer?, place)),
         }
     };

@@ -187,7 +187,7 @@ impl Gateway {
         let _ = stop.send(true);
         let all_done = async { while connections.join_next().await.is_some() {} };
         if tokio::time::timeout(shared.limits.drain, all_done).await.is_err() {
-            tracing::warn!("connections that didn't end in time are cut");
+            tracing::warn!("cut connections that didn't end in time");
             connections.shutdown().await;
         }
         shared.sessions.close_all(shared.limits.drain).await;

@@ -95,7 +95,9 @@ pub async fn open_session(
             }
             session
         }
-        (None, Some(_), None) => return fail(ErrorKind::Unauthenticated, "a user is given, and no password"),
+        (None, Some(_), None) => {
+            return fail(ErrorKind::Unauthenticated, "the login has a user but no password");
+        }
         (None, None, _) => {
             let stranger = sessions.stranger(&context.peer);
             if let Identity::Nobody(why) = stranger {

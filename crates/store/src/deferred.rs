@@ -119,7 +119,7 @@ impl DeferredStore {
             State::Silent => "it doesn't answer".to_owned(),
             State::Away(error) => error.message().to_owned(),
         };
-        let message = format!("the store is away, and is tried again: {why}");
+        let message = format!("the store is unavailable; retrying: {why}");
         Err(Error::new(ErrorKind::Unavailable, message))
     }
 

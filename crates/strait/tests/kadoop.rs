@@ -604,7 +604,7 @@ fn a_datanode_says_why_it_isnt_taken_up_and_when_it_is() {
     says(&early, "can't be reached");
     let args = ["namenode", "--data", "nn", "--listen", &namenode, "--listen-datanodes", "127.0.0.1:0"];
     let _namenode = role(dir.path(), "nn", &[&args[..], &["--key", "cluster.key"]].concat(), &namenode);
-    says(&early, "has taken this datanode up");
+    says(&early, "has accepted this datanode");
     says(&datanode("foreign", "foreign.key", &foreign), "--key");
 }
 

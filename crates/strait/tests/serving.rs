@@ -129,7 +129,7 @@ fn a_store_that_is_away_keeps_no_other_from_being_served() {
     gateway.run(["ls", &gateway.uri("/")]).ok();
     for store in ["hdfs", "far"] {
         let ls = ["ls", "--gateway-store", store, &gateway.uri("/")];
-        gateway.run(ls).fails(UNAVAILABLE, "the store is away");
+        gateway.run(ls).fails(UNAVAILABLE, "the store is unavailable");
     }
     let mut far = command(gateway.dir.path());
     far.args(["serve", "--store", "memory:/", "--listen", &later]);
@@ -151,8 +151,8 @@ fn a_gateway_may_start_before_what_it_serves() {
     let later = format!("127.0.0.1:{}", free_port());
     let gateway = Gateway::start(|_| vec!["--store".to_owned(), format!("strait://{later}")]);
     let log = gateway.process.log_tail();
-    assert!(log.contains("WARN") && log.contains("away, and tried again until it answers: "), "{log}");
-    let told = "the store is away, and is tried again: the gateway can't be reached: Connection refused";
+    assert!(log.contains("WARN") && log.contains("unavailable; retrying until it answers: "), "{log}");
+    let told = "the store is unavailable; retrying: the gateway can't be reached: Connection refused";
     gateway.run(["ls", &gateway.uri("/")]).fails(UNAVAILABLE, told);
     let mut far = command(gateway.dir.path());
     far.args(["serve", "--store", "memory:/", "--listen", &later]);

@@ -50,7 +50,7 @@ pub enum LogError {
     },
     /// A frame is damaged, and other frames follow it.
     #[error(
-        "{file} is damaged at byte {offset} and goes on behind it: that isn't a torn write. \
+        "{file} is damaged at byte {offset}, and valid frames follow, so this isn't a torn write. \
          Restore the file, or start from a copy of this directory"
     )]
     Damaged {

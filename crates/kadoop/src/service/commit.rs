@@ -119,7 +119,7 @@ impl<D: Disk> Commit<D> {
             Ok(()) if queue.failed => {}
             Ok(()) => self.durable.store(last, Ordering::Release),
             Err(error) => {
-                tracing::error!(%error, "the log failed: nothing is answered any more");
+                tracing::error!(%error, "the log failed: the namenode stops answering");
                 queue.failed = true;
                 self.durable.store(0, Ordering::Release);
             }
@@ -238,7 +238,7 @@ impl<D: Disk> Commit<D> {
             && !journal.has_waiting()
             && let Err(error) = journal.trim()
         {
-            tracing::warn!(%error, "the log's segment keeps what it was given beforehand");
+            tracing::warn!(%error, "can't free the unused end of the log's segment");
         }
         drop(journal);
         self.sync_mark();

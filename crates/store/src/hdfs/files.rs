@@ -223,7 +223,7 @@ impl Shared {
         let mut backoff = Backoff::within(PATIENCE);
         while self.namenode.locate(&who.user, path, FAR_OFFSET, 1).await?.under_construction {
             if !backoff.pause().await {
-                return fail(ErrorKind::TimedOut, "the cut goes on in the background");
+                return fail(ErrorKind::TimedOut, "the truncation continues in the background");
             }
         }
         Ok(())

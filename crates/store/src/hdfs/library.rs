@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A large read goes to the datanodes in parts of this size at once: a single stream is a third
-/// slower (measured; docs/hdfs.md).
+/// slower (`docs/decisions/2026-11-21-hdfs-reads-without-the-library.md`).
 const PART_BYTES: usize = 1 << 20;
 
 /// An open file of the library.

@@ -20,8 +20,8 @@ use tokio::sync::oneshot;
 
 /// The first window of a run: little is lost if the run is short.
 const FIRST_WINDOW_BYTES: u64 = 128 << 10;
-/// Windows double up to this. Two windows of 1 MiB in flight reach the speed of a stream (measured;
-/// docs/hdfs.md).
+/// Windows double up to this. Two windows of 1 MiB in flight reach the speed of a stream
+/// (`docs/decisions/2026-11-21-hdfs-reads-without-the-library.md`).
 const LARGEST_WINDOW_BYTES: u64 = 1 << 20;
 /// The previous window (for callers slightly out of order), the current one, and the next one: at
 /// most 3 MiB a reader.

@@ -35,7 +35,7 @@ impl Shared {
         let chunk_bytes = match options.block_size {
             None => defaults.chunk_bytes,
             Some(bytes) => u32::try_from(bytes).or_else(|_| {
-                fail(ErrorKind::InvalidArgument, format!("blocks of {bytes} bytes; 2 GiB is the most"))
+                fail(ErrorKind::InvalidArgument, format!("invalid block size {bytes}: the maximum is 2 GiB"))
             })?,
         };
         let options = service::CreateOptions {

@@ -193,7 +193,7 @@ fn status_of(status: Status, path: String) -> FileStatus {
 pub(super) fn checked_permission(permission: u32) -> Result<u16> {
     match u16::try_from(permission) {
         Ok(bits) if bits <= 0o7777 => Ok(bits),
-        _ => fail(ErrorKind::InvalidArgument, format!("{permission:o} is no permission; 7777 is the most")),
+        _ => fail(ErrorKind::InvalidArgument, format!("invalid mode {permission:o}: the maximum is 7777")),
     }
 }
 

@@ -153,7 +153,7 @@ impl Drop for Open {
         self.runtime.spawn_blocking(move || {
             // This keeps flushed bytes, and perhaps others.
             if let Err(failure) = writer.close() {
-                tracing::warn!(%path, %failure, "a file that was abandoned is left to recovery");
+                tracing::warn!(%path, %failure, "can't close an abandoned file; recovery will");
             }
             drop(closing);
         });

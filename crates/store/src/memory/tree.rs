@@ -357,7 +357,10 @@ impl Tree {
         let (directory, entry) = (&self.node(parent).access, &self.node(id).access);
         let owner = *who.user == *directory.owner || *who.user == *entry.owner;
         if directory.permission & STICKY != 0 && !owner && !self.is_superuser(who) {
-            return fail(ErrorKind::PermissionDenied, "the directory is sticky, the entry somebody else's");
+            return fail(
+                ErrorKind::PermissionDenied,
+                "the directory is sticky, and another user owns the entry",
+            );
         }
         Ok(())
     }

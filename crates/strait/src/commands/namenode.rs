@@ -152,7 +152,7 @@ pub async fn failed(server: &NamenodeServer) -> Failure {
     while !server.has_failed() {
         tokio::time::sleep(LOOK).await;
     }
-    Failure::other("the namenode's log failed; nothing is answered any more. See to its disk and start again")
+    Failure::other("the namenode's log failed, so the namenode stopped; repair its disk and start it again")
 }
 
 /// Makes a directory that only its owner can enter: the namenode itself must check rights within

@@ -176,7 +176,7 @@ impl Door {
         let loopback = listening.listen.ip().is_loopback();
         if !loopback && listening.passwords.is_none() && !listening.allow_anonymous {
             return Err(Failure::usage(format!(
-                "{} can be reached by others: give --passwords FILE, or --allow-anonymous to let anybody in",
+                "other hosts can reach {}: give --passwords FILE, or --allow-anonymous to admit every client",
                 listening.listen
             )));
         }
@@ -244,7 +244,7 @@ impl Door {
             // Writing to a String never fails.
             let _ = writeln!(told, "  store    {} = {}{default}", store.name, store.uri);
             if let Some(why) = away {
-                let _ = writeln!(told, "           away, and tried again until it answers: {why}");
+                let _ = writeln!(told, "           unavailable; retrying until it answers: {why}");
                 continue;
             }
             let capabilities = store.fs.capabilities();
@@ -304,7 +304,7 @@ fn tls_told(tls: &Tls, listening: &Listening, now: SystemTime) -> (String, Optio
     // Writing to a String never fails.
     let _ = match &listening.tls_client_ca {
         Some(ca) => writeln!(told, "           every client needs a certificate of {}", ca.display()),
-        None => writeln!(told, "           clear text is served to this host alone"),
+        None => writeln!(told, "           serves clear text to this host only"),
     };
     (told, is_urgent.then(|| certificate_warning(&end)))
 }

@@ -62,7 +62,7 @@ pub async fn open_all(context: &Context, flags: &[String]) -> Result<Vec<Opened>
     let stores = tried.into_iter().collect::<Result<Vec<_>, _>>()?;
     for opened in &stores {
         if let Some(away) = &opened.away {
-            tracing::warn!(store = opened.store.uri, "away, and tried again until it answers: {away}");
+            tracing::warn!(store = opened.store.uri, "unavailable; retrying until it answers: {away}");
         }
     }
     Ok(stores)
@@ -143,8 +143,8 @@ async fn tell(deferred: Arc<DeferredStore>, store: String, known: Option<String>
         }
         told = error.message().to_owned();
         match is_passing(error) {
-            true => tracing::warn!(store, "still away: {told}"),
-            false => tracing::error!(store, "can't be opened, and is tried again: {told}"),
+            true => tracing::warn!(store, "still unavailable: {told}"),
+            false => tracing::error!(store, "can't be opened; retrying: {told}"),
         }
     };
     deferred.opened(failed).await;

@@ -140,7 +140,7 @@ pub(super) fn run(shared: &Shared, mut namenode: Namenode) {
         std::thread::sleep(GATHER.max(apart));
         last = Some(Instant::now());
         if shared.has_failed() {
-            tracing::error!("this datanode is of no use any more, and leaves its cluster");
+            tracing::error!("this datanode has failed, and leaves its cluster");
             return;
         }
         let room = shared.space().share(shared.sharing);
@@ -236,19 +236,19 @@ fn take(
             if complaint.is_news(failure.error) {
                 match failure.error {
                     Error::Busy => tracing::error!(
-                        "the namenode has heard this datanode at another address in the last seconds, and \
-                         waits: if another process serves as it, end one; if its directories are a copy, \
-                         give it empty ones"
+                        "the namenode refuses this datanode: it has just heard it at another address. If another \
+                         process serves as this datanode, end one; if its directories are a copy, give it \
+                         empty ones"
                     ),
                     Error::Unauthenticated => tracing::error!(
                         namenode,
-                        "the namenode doesn't take this datanode's key: start it with the key that the \
+                        "the namenode rejects this datanode's key: start it with the key that the \
                          namenode has made (--key)"
                     ),
                     Error::Unavailable | Error::OutcomeUnknown => {
-                        tracing::warn!(namenode, %failure, "the namenode can't be reached, and is tried again");
+                        tracing::warn!(namenode, %failure, "the namenode can't be reached; retrying");
                     }
-                    _ => tracing::warn!(namenode, %failure, "the namenode doesn't take this datanode up"),
+                    _ => tracing::warn!(namenode, %failure, "the namenode refuses this datanode; retrying"),
                 }
             }
             return Err(match failure.error {
@@ -258,7 +258,7 @@ fn take(
         }
     };
     if complaint.is_over() {
-        tracing::info!(namenode, "the namenode has taken this datanode up");
+        tracing::info!(namenode, "the namenode has accepted this datanode");
     }
     if let Err(error) = shared.join(answer.cluster) {
         tracing::error!(%error, "the cluster's number can't be kept");

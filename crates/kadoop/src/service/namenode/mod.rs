@@ -158,7 +158,7 @@ impl NamenodeServer {
         let config = options.config.clone();
         let loaded = load(&disk, cluster, &config).map_err(damaged)?;
         for error in &loaded.unreadable {
-            tracing::warn!(%error, "a checkpoint was passed over");
+            tracing::warn!(%error, "skipped a checkpoint that can't be read");
         }
         let torn = match &loaded.tail {
             Tail::Clean => None,

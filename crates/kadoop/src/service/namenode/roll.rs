@@ -38,7 +38,7 @@ impl Roll {
             match self.note(known.host.node, silent_ms < dead_ms) {
                 Some(News::Joined) => tracing::info!(node, %address, "a datanode has joined"),
                 Some(News::Dead) => {
-                    tracing::info!(node, %address, silent_ms, "a datanode is taken for dead");
+                    tracing::info!(node, %address, silent_ms, "declared a datanode dead");
                 }
                 Some(News::Back) => tracing::info!(node, %address, "a datanode is back"),
                 None => {}
