@@ -21,10 +21,17 @@ impl Container {
         if self.path().contains(to) {
             return fail(ErrorKind::InvalidArgument, "the new name is within the container").map_err(failed);
         }
+        match self.fs.stat(&self.who, to).await {
+            Ok(_) => return fail(ErrorKind::AlreadyExists, "it is there already").map_err(failed),
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
         let hidden = parent.join(&crate::container::hidden_name(name, &crate::container::random()))?;
         let made = async {
             let bytes = self.copy_to(&hidden).await?;
-            self.fs.rename(&self.who, &hidden, to, false).await?;
+            let renamed = self.fs.rename(&self.who, &hidden, to, false).await;
+            // The user knows only the new name.
+            renamed.map_err(|error| Error::new(error.kind(), error.message().to_owned()))?;
             Ok(bytes)
         };
         let made: Result<u64> = made.await;

@@ -31,5 +31,6 @@ mod writer;
 
 pub use container::{Container, Options};
 pub use inspect::{Problem, Recovery, WriterSummary};
-pub use reader::Reader;
+pub use layout::LogName;
+pub use reader::{Extent, Reader};
 pub use writer::Writer;

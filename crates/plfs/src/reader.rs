@@ -22,6 +22,15 @@ pub struct Reader {
     logs: Vec<Log>,
 }
 
+/// Neighbouring bytes of the file by one writer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Extent {
+    /// The bytes.
+    pub range: Range<u64>,
+    /// None in a hole.
+    pub writer: Option<LogName>,
+}
+
 struct Log {
     name: LogName,
     reader: OnceCell<Arc<dyn FileReader>>,
@@ -43,6 +52,21 @@ impl Reader {
     /// The file's length in bytes.
     pub fn length(&self) -> u64 {
         self.index.length()
+    }
+
+    /// The writers whose logs it reads, by rank and nonce.
+    pub fn writers(&self) -> Vec<LogName> {
+        self.logs.iter().map(|log| log.name).collect()
+    }
+
+    /// Which writer's bytes are visible in `range`, in order and without gaps. Nothing past the
+    /// file's end. Takes memory for each write in the range.
+    pub fn written_by(&self, range: Range<u64>) -> Vec<Extent> {
+        let extent = |piece: Piece| {
+            let log = piece.source.and_then(|source| self.logs.get(source.log as usize));
+            Extent { range: piece.logical, writer: log.map(|log| log.name) }
+        };
+        self.index.pieces(range).into_iter().map(extent).collect()
     }
 
     /// Up to `length` bytes from `offset`; fewer only at the file's end. Holes are zeros.

@@ -1,8 +1,11 @@
 //! The command line: every flag and every variable of the environment that the
 //! command reads.
 
+mod ckpt;
+
 use crate::failure::Failure;
 use crate::help::{self, GATEWAY_FLAGS, KADOOP_FLAGS};
+pub use ckpt::{Ckpt, CkptAction, Flatten, Map};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::parser::ValueSource;
 use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -245,6 +248,8 @@ pub enum Command {
     Rebalance(Rebalance),
     /// Look into the log of a Kadoop namenode
     KadoopLog(KadoopLog),
+    /// Look into logical files that many writers write, check, recover and flatten them
+    Ckpt(Ckpt),
     /// Forget the logins that are kept on this host
     Logout(Logout),
     /// Set a user's password in the password file of a gateway or namenode, or remove the user

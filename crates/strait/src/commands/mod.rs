@@ -2,6 +2,7 @@
 
 mod attributes;
 mod cat;
+mod ckpt;
 mod create;
 mod datanode;
 mod datanodes;
@@ -61,6 +62,7 @@ pub async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Decommission(flags) => datanodes::decommission(&context, flags).await,
         Command::Rebalance(flags) => datanodes::rebalance(&context, flags).await,
         Command::KadoopLog(log) => kadoop_log::kadoop_log(&context, log),
+        Command::Ckpt(ckpt) => ckpt::ckpt(&context, ckpt).await,
         Command::Logout(logout) => logout::logout(&context, logout),
         Command::Passwd(passwd) => passwd::passwd(passwd),
         Command::Malgen(malgen) => malgen::malgen(malgen),

@@ -1,0 +1,45 @@
+//! Flags of `ckpt`.
+
+use super::{Operands, operand};
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+pub struct Ckpt {
+    #[command(subcommand)]
+    pub action: CkptAction,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum CkptAction {
+    /// List a logical file's writers: rank, nonce, bytes, index entries, epoch, state, host and process
+    Ls(Operands),
+    /// Print which writer wrote each range of a logical file: offset, length, rank, nonce
+    Map(Map),
+    /// Compare all logs of a logical file with their checksums
+    Check(Operands),
+    /// End crashed writers of a logical file, so that their synced bytes are readable
+    Recover(Operands),
+    /// Copy a logical file to a plain one of the same store, which appears when it is whole
+    Flatten(Flatten),
+}
+
+#[derive(Debug, Args)]
+pub struct Map {
+    /// Draw the map as an SVG picture in this local file instead, a row for each writer.
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
+    /// A logical file.
+    #[arg(value_name = "URI", value_parser = operand())]
+    pub uri: String,
+}
+
+#[derive(Debug, Args)]
+pub struct Flatten {
+    /// A logical file.
+    #[arg(value_name = "URI", value_parser = operand())]
+    pub uri: String,
+    /// The new file's URI, or just its path.
+    #[arg(value_name = "TARGET")]
+    pub target: String,
+}
