@@ -6,7 +6,7 @@ use bytes::Bytes;
 use common::gated::Gated;
 use common::*;
 use std::time::Duration;
-use strait_store::strait::{Options, StraitStore};
+use strait_client::{Options, StraitStore};
 use strait_store::{CreateOptions, ErrorKind, FileSystem, FileSystemExt, Principal, StorePath};
 use strait_testkit::eventually;
 

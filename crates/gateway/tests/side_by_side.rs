@@ -9,7 +9,7 @@ use futures::future::join_all;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use strait_store::strait::{Options, StraitStore};
+use strait_client::{Options, StraitStore};
 use strait_store::{CreateOptions, FileSystem, FileSystemExt, FileWriter, Principal, StorePath};
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};

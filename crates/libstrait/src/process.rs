@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use strait_store::{Error, ErrorKind, FileSystem, OpenOptions, Principal, Result, StoreUri};
+use strait_store::{Error, ErrorKind, FileSystem, Principal, Result, StoreUri};
+use strait_store_any::OpenOptions;
 use tokio::runtime::{Builder, Runtime};
 
 /// Threads for the network. Callers wait on their own.
@@ -61,7 +62,7 @@ impl Process {
             return Ok(store.clone());
         }
         // Two threads may both open it. The first one's stays.
-        let opened = uri.open(&OpenOptions::default()).await?;
+        let opened = strait_store_any::open(uri, &OpenOptions::default()).await?;
         Ok(stores().entry(name).or_insert(opened).clone())
     }
 }

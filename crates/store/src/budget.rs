@@ -21,7 +21,7 @@ type Holder = Box<dyn Fn(Option<Duration>) -> bool + Send>;
 
 /// The memory that all files share.
 #[derive(Debug)]
-pub(crate) struct Pool {
+pub struct Pool {
     bytes: u64,
     taken: AtomicU64,
     holders: Mutex<Holders>,
@@ -44,7 +44,7 @@ impl std::fmt::Debug for Holders {
 
 /// The memory that one user's files share.
 #[derive(Debug)]
-pub(crate) struct Share {
+pub struct Share {
     pool: Arc<Pool>,
     user: Box<str>,
     taken: AtomicU64,
@@ -52,7 +52,7 @@ pub(crate) struct Share {
 
 /// Reserved memory; released when dropped.
 #[derive(Debug)]
-pub(crate) struct Reserved {
+pub struct Reserved {
     share: Arc<Share>,
     bytes: u64,
 }

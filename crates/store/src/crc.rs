@@ -8,26 +8,28 @@ use crate::Checksum;
 const ALGORITHM: &str = "COMPOSITE-CRC32C";
 
 /// A CRC-32C (Castagnoli) in progress.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Crc32c(u32);
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Crc32c(u32);
 
 impl Crc32c {
-    pub(crate) fn new() -> Self {
+    /// Of no bytes.
+    pub fn new() -> Self {
         Self(0)
     }
 
-    pub(crate) fn update(&mut self, bytes: &[u8]) {
+    /// Adds `bytes`.
+    pub fn update(&mut self, bytes: &[u8]) {
         self.0 = crc32c::crc32c_append(self.0, bytes);
     }
 
     /// The checksum, its value most significant byte first, as HDFS's.
-    pub(crate) fn finish(self) -> Checksum {
+    pub fn finish(self) -> Checksum {
         checksum(self.0)
     }
 }
 
 /// The checksum of a file whose content has this CRC-32C.
-pub(crate) fn checksum(crc: u32) -> Checksum {
+pub fn checksum(crc: u32) -> Checksum {
     Checksum { algorithm: ALGORITHM.to_owned(), value: crc.to_be_bytes().to_vec() }
 }
 

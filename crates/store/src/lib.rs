@@ -1,38 +1,32 @@
-//! Floor 2: one trait over every file system, one published contract, one
-//! adapter a module.
+//! One trait over every file system, one error table, one published contract, and the two adapters
+//! that need no server.
 //!
 //! ```text
 //!   gateway, command, tools ── FileSystem (required trait) ── FileSystemExt (convenience)
 //!                                   │
-//!            file   memory   kadoop   hdfs   strait (another gateway)   …
+//!            file   memory   store-kadoop   store-hdfs   client (another gateway)   …
 //! ```
 //!
 //! [`FileSystem`] has the operations of every store, and [`Capabilities`] lists as data which of
 //! them a store has. `contract` (feature `contract`) runs the same tests on every adapter and every
-//! wrapper. An adapter is the only place that names a foreign file system.
+//! wrapper. Each adapter of a foreign file system is a crate
+//! of its own.
 //!
 //! This room must never: know of Thrift services, sessions or flags; read configuration beyond a
-//! store's own URI; act with more rights than the call's [`Principal`] has, unless the store
+//! store's own URI; name a foreign file system; act with more rights than the call's [`Principal`] has, unless the store
 //! declares itself single-identity.
 
-#[cfg(any(feature = "hdfs", feature = "kadoop", feature = "strait"))]
-mod budget;
+pub mod budget;
 #[cfg(feature = "contract")]
 pub mod contract;
-mod crc;
+pub mod crc;
 mod deferred;
 pub mod encoding;
 mod error;
 mod ext;
 mod file;
-#[cfg(feature = "hdfs")]
-mod hdfs;
-#[cfg(feature = "kadoop")]
-pub mod kadoop;
 mod memory;
 mod path;
-#[cfg(feature = "strait")]
-pub mod strait;
 mod types;
 mod uri;
 pub mod work;
@@ -41,12 +35,10 @@ pub use deferred::{DeferredStore, Opening};
 pub use error::{Error, ErrorKind, Result, Row, TABLE, fail};
 pub use ext::{FileSystemExt, append_all};
 pub use file::FileStore;
-#[cfg(feature = "hdfs")]
-pub use hdfs::HdfsStore;
 pub use memory::MemoryStore;
 pub use path::{MAX_NAME_BYTES, MAX_PATH_BYTES, MAX_PATH_DEPTH, StorePath};
 pub use types::*;
-pub use uri::{OpenOptions, Scheme, StoreUri, is_store_name};
+pub use uri::{GATEWAY_PORT, NAMENODE_PORT, Scheme, StoreUri, is_store_name};
 
 use async_trait::async_trait;
 use bytes::Bytes;

@@ -1,10 +1,14 @@
-//! The scheme of a URI selects the adapter. Only this module knows all adapters.
+//! A store's URI. Its scheme selects the adapter.
 
-use crate::{Error, ErrorKind, FileStore, FileSystem, MemoryStore, Result, StorePath, fail};
-use futures::future::BoxFuture;
+use crate::{Error, ErrorKind, Result, StorePath, fail};
 use std::borrow::Cow;
 use std::fmt;
-use std::sync::Arc;
+
+/// The gateway's port if a URI names none.
+pub const GATEWAY_PORT: u16 = 9090;
+
+/// A Kadoop namenode's port if a URI names none: beside the gateway's.
+pub const NAMENODE_PORT: u16 = 9091;
 
 /// A store's URI, with a path in it: `scheme://authority/path`.
 ///
@@ -30,13 +34,10 @@ pub enum Scheme {
     /// A store in memory, for tests: `memory:///`.
     Memory,
     /// HDFS, by a namenode or a nameservice: `hdfs://namenode:8020/`.
-    #[cfg(feature = "hdfs")]
     Hdfs,
     /// Kadoop, by its namenode: `kadoop://namenode:9091/`.
-    #[cfg(feature = "kadoop")]
     Kadoop,
     /// Another gateway: `strait://host:port/`.
-    #[cfg(feature = "strait")]
     Strait,
 }
 
@@ -45,11 +46,8 @@ impl Scheme {
     const ALL: &[(&'static str, Self)] = &[
         ("file", Self::File),
         ("memory", Self::Memory),
-        #[cfg(feature = "hdfs")]
         ("hdfs", Self::Hdfs),
-        #[cfg(feature = "kadoop")]
         ("kadoop", Self::Kadoop),
-        #[cfg(feature = "strait")]
         ("strait", Self::Strait),
     ];
 }
@@ -62,11 +60,7 @@ impl Scheme {
 
     /// Whether a server of this kind has several stores, which its URIs name.
     pub fn has_stores(self) -> bool {
-        match self {
-            #[cfg(feature = "strait")]
-            Self::Strait => true,
-            _ => false,
-        }
+        self == Self::Strait
     }
 
     /// Whether its URIs name a host, and maybe a port.
@@ -80,17 +74,6 @@ impl fmt::Display for Scheme {
         let name = Self::ALL.iter().find(|(_, scheme)| scheme == self).map_or("", |(name, _)| name);
         f.write_str(name)
     }
-}
-
-/// Parameters for opening a store, beside its URI.
-#[derive(Clone, Default)]
-pub struct OpenOptions {
-    /// Credentials for a Kadoop cluster.
-    #[cfg(feature = "kadoop")]
-    pub kadoop: crate::kadoop::Options,
-    /// Credentials for a gateway.
-    #[cfg(feature = "strait")]
-    pub strait: crate::strait::Options,
 }
 
 impl StoreUri {
@@ -146,11 +129,9 @@ impl StoreUri {
             Scheme::File if !["", "localhost"].contains(&authority) => {
                 refuse(format!("{text}: a file: URI has no host; write file:///{authority}{}", uri.path))
             }
-            #[cfg(feature = "kadoop")]
             Scheme::Kadoop if authority.is_empty() => {
                 refuse(format!("{text}: which namenode? write kadoop://HOST:PORT{}", uri.path))
             }
-            #[cfg(feature = "strait")]
             Scheme::Strait if authority.is_empty() => {
                 refuse(format!("{text}: which gateway? write strait://HOST:PORT{}", uri.path))
             }
@@ -206,76 +187,20 @@ impl StoreUri {
     }
 
     /// A gateway's `host:port`: the authority, with the default port if it names none.
-    #[cfg(feature = "strait")]
     pub fn gateway(&self) -> String {
-        self.address(strait_wire::DEFAULT_PORT)
+        self.address(GATEWAY_PORT)
     }
 
     /// A Kadoop cluster's namenode, as `host:port`; none for another kind of store.
-    #[cfg(feature = "kadoop")]
     pub fn namenode(&self) -> Option<String> {
-        (self.scheme == Scheme::Kadoop).then(|| self.address(crate::kadoop::DEFAULT_PORT))
+        (self.scheme == Scheme::Kadoop).then(|| self.address(NAMENODE_PORT))
     }
 
-    #[cfg(any(feature = "kadoop", feature = "strait"))]
     fn address(&self, default_port: u16) -> String {
         match host_and_port(&self.authority) {
             Ok((_, Some(_))) => self.authority.clone(),
             _ => format!("{}:{default_port}", self.authority.trim_end_matches(':')),
         }
-    }
-
-    /// Opens the whole store; [`StoreUri::path`] is a path in it.
-    ///
-    /// # Errors
-    /// The store's. Then nothing has been opened.
-    pub async fn open(&self, options: &OpenOptions) -> Result<Arc<dyn FileSystem>> {
-        self.open_at(&StorePath::root(), options).await
-    }
-
-    /// Opens the store whose root is the URI's own path, for serving it.
-    ///
-    /// # Errors
-    /// As [`StoreUri::open`]; InvalidArgument if this kind of store can only be served whole.
-    pub async fn open_root(&self, options: &OpenOptions) -> Result<Arc<dyn FileSystem>> {
-        if self.scheme != Scheme::File && !self.path.is_root() {
-            let message = format!("a {}: store is served whole; leave {} out", self.scheme, self.path);
-            return fail(ErrorKind::InvalidArgument, message);
-        }
-        self.open_at(&self.path, options).await
-    }
-
-    /// Boxed, so that the compiler builds the adapters with this crate, not again in each crate
-    /// that opens a store.
-    fn open_at<'a>(
-        &'a self,
-        root: &'a StorePath,
-        options: &'a OpenOptions,
-    ) -> BoxFuture<'a, Result<Arc<dyn FileSystem>>> {
-        Box::pin(async move {
-            let store: Arc<dyn FileSystem> = match self.scheme {
-                Scheme::File => {
-                    let root = root.as_str().to_owned();
-                    let opened = tokio::task::spawn_blocking(move || FileStore::open(root, false)).await;
-                    Arc::new(opened.map_err(|e| Error::new(ErrorKind::Internal, e.to_string()))??)
-                }
-                Scheme::Memory => Arc::new(MemoryStore::new("root")),
-                #[cfg(feature = "hdfs")]
-                Scheme::Hdfs => Arc::new(crate::HdfsStore::connect(&self.store()).await?),
-                #[cfg(feature = "kadoop")]
-                Scheme::Kadoop => {
-                    let namenode = self.address(crate::kadoop::DEFAULT_PORT);
-                    Arc::new(crate::kadoop::KadoopStore::connect(&namenode, &options.kadoop).await?)
-                }
-                #[cfg(feature = "strait")]
-                Scheme::Strait => {
-                    let mut options = options.strait.clone();
-                    options.store = self.gateway_store.clone().or(options.store);
-                    Arc::new(crate::strait::StraitStore::connect(&self.gateway(), options).await?)
-                }
-            };
-            Ok(store)
-        })
     }
 }
 
@@ -357,7 +282,6 @@ fn examples() -> String {
         // It is for tests, and loses all at its end.
         Scheme::Memory => None,
         Scheme::File => Some(format!("{name}:///path")),
-        #[allow(unreachable_patterns)]
         _ => Some(format!("{name}://host:port/path")),
     };
     Scheme::ALL.iter().filter_map(example).collect::<Vec<_>>().join(", ")

@@ -97,9 +97,10 @@ fn part_of_call<T>(step: impl FnOnce() -> Result<T>) -> impl FnOnce() -> Result<
 }
 
 /// Runs `step` on tokio's blocking pool, as a part of the current work and request.
-pub(crate) async fn blocking<T: Send + 'static>(
-    step: impl FnOnce() -> Result<T> + Send + 'static,
-) -> Result<T> {
+///
+/// # Errors
+/// Those of `step`; `Unavailable` if the process is ending, `Internal` if `step` panicked.
+pub async fn blocking<T: Send + 'static>(step: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     match tokio::task::spawn_blocking(part_of_call(step)).await {
         Ok(outcome) => outcome,
         Err(error) if error.is_cancelled() => {

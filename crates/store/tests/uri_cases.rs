@@ -1,7 +1,5 @@
 //! URIs of gateways, checked by the cases of all client languages.
 
-#![cfg(feature = "strait")]
-
 use serde_json::Value;
 use strait_store::{ErrorKind, StoreUri};
 

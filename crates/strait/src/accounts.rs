@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use strait_gateway::PasswordFile;
 use strait_kadoop::service::{Accounts, Epoch};
-use strait_store::kadoop::Callers;
+use strait_store_kadoop::Callers;
 
 /// Time between two checks of the file. So a changed or removed password ends its user's
 /// credentials within seconds.

@@ -13,14 +13,13 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use strait_client::{Options, StraitStore, TlsOptions};
 use strait_kadoop::Client;
 use strait_kadoop::messages::Caller;
 use strait_kadoop::service::Failure as KadoopFailure;
-use strait_store::kadoop;
-use strait_store::strait::{Options, StraitStore, TlsOptions};
-use strait_store::{
-    Error, ErrorKind, FileStatus, FileSystem, OpenOptions, Principal, Scheme, StorePath, StoreUri,
-};
+use strait_store::{Error, ErrorKind, FileStatus, FileSystem, Principal, Scheme, StorePath, StoreUri};
+use strait_store_any::OpenOptions;
+use strait_store_kadoop as kadoop;
 
 /// Time limit for ending sessions, which is a courtesy to the gateway.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
@@ -209,9 +208,9 @@ impl Context {
                      command; name another store, such as file:///path"
                 )));
             }
-            Scheme::File => return Ok(uri.open(&options()).await?),
+            Scheme::File => return Ok(strait_store_any::open(uri, &options()).await?),
             Scheme::Strait => waiting.on("connect and log in", self.open_gateway(uri)).await?,
-            _ => waiting.on("connect", uri.open(&options())).await?,
+            _ => waiting.on("connect", strait_store_any::open(uri, &options())).await?,
         };
         Ok(Arc::new(Watched { fs, waiting }))
     }
@@ -305,9 +304,8 @@ impl Context {
             always_send_password: password::is_given(self.password_file.as_ref()),
             password: Some(Arc::new(password)),
             token: cached.as_ref().and_then(|cached| cached.load(self.messages())),
-            on_token: cached.map(|cached| -> strait_store::strait::TokenSink {
-                Arc::new(move |token| cached.keep(token))
-            }),
+            on_token: cached
+                .map(|cached| -> strait_client::TokenSink { Arc::new(move |token| cached.keep(token)) }),
             tls,
             timeout,
         }

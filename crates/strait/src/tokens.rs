@@ -6,7 +6,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
-use strait_store::strait::Token;
+use strait_client::Token;
 use strait_wire::Secret;
 
 /// A token that expires sooner than this isn't used. Shorter than the shortest `--token-lifetime`

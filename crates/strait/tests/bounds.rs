@@ -8,7 +8,7 @@ use bytes::Bytes;
 use futures::stream::{StreamExt, TryStreamExt, iter};
 use std::sync::Arc;
 use std::time::Duration;
-use strait_store::strait::{Options, StraitStore};
+use strait_client::{Options, StraitStore};
 use strait_store::{CreateOptions, FileReader, FileSystem, FileSystemExt, FileWriter, Principal, StorePath};
 use strait_wire::Secret;
 use support::{Gateway, Run, command};

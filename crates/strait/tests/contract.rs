@@ -5,8 +5,8 @@ mod support;
 
 use std::io::Write;
 use std::sync::Arc;
+use strait_client::{Options, StraitStore};
 use strait_store::contract::{self, Fixture};
-use strait_store::strait::{Options, StraitStore};
 use strait_store::{FileSystem, Principal, StorePath};
 use strait_testkit::{MiniHdfs, current_user};
 use support::Gateway;

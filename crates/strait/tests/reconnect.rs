@@ -8,7 +8,7 @@ use futures::StreamExt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
-use strait_store::strait::{Options, StraitStore};
+use strait_client::{Options, StraitStore};
 use strait_store::{CreateOptions, ErrorKind, FileSystem, FileSystemExt, Principal, StorePath};
 use support::{DEADLINE, Gateway};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -35,9 +35,6 @@ pub use scan::{Scan, Scanner};
 pub use sniff::{Sniff, sniff};
 pub use value::{FieldSchema, Secret, Struct, Text, Value, read_as};
 
-/// Default port of the 2009 system, and of Strait.
-pub const DEFAULT_PORT: u16 = 9090;
-
 /// Deepest nesting of a message. The interface itself needs 5. The rest leaves room for unknown
 /// fields of newer clients, but a hostile message can't exhaust the stack.
 pub const MAX_DEPTH: usize = 32;

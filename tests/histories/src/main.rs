@@ -23,7 +23,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use strait_store::strait::{Options, StraitStore};
+use strait_client::{Options, StraitStore};
 use strait_store::{FileSystem, Principal, StorePath};
 
 /// Clients that change and read names.

@@ -7,7 +7,8 @@ use bytes::Bytes;
 use futures::future::try_join_all;
 use std::sync::Arc;
 use std::time::Instant;
-use strait_store::{CreateOptions, FileSystem, OpenOptions, Principal, StorePath, StoreUri};
+use strait_store::{CreateOptions, FileSystem, Principal, StorePath, StoreUri};
+use strait_store_any::OpenOptions;
 use tokio::runtime::Runtime;
 
 const PIECE_BYTES: usize = 1 << 20;
@@ -26,7 +27,8 @@ impl Adapter {
     /// Opens the store at `uri`.
     pub fn connect(uri: &str) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-        let store = runtime.block_on(StoreUri::parse(uri)?.open(&OpenOptions::default()))?;
+        let store =
+            runtime.block_on(strait_store_any::open(&StoreUri::parse(uri)?, &OpenOptions::default()))?;
         Ok(Self { runtime, store, user: Principal::new(&strait_testkit::current_user()) })
     }
 

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use strait_gateway::ConfiguredStore;
 use strait_store::{
-    DeferredStore, Error, ErrorKind, FileStore, FileSystem, OpenOptions, Scheme, StorePath, StoreUri,
-    is_store_name,
+    DeferredStore, Error, ErrorKind, FileStore, FileSystem, Scheme, StorePath, StoreUri, is_store_name,
 };
+use strait_store_any::OpenOptions;
 
 /// If a store hasn't answered after this time, or can't be reached, the gateway serves anyway and
 /// keeps trying in the background. After a power failure, gateways may start before their
@@ -96,7 +96,7 @@ fn is_itself(gateway: &str, listen: SocketAddr) -> bool {
 /// Opens one store and checks it.
 async fn open(context: &Context, name: String, uri: StoreUri) -> Result<Opened, Failure> {
     // A login acts as one user, but a gateway acts as each of its users.
-    let kadoop = strait_store::kadoop::Options { login: None, ..context.kadoop() };
+    let kadoop = strait_store_kadoop::Options { login: None, ..context.kadoop() };
     let mut options = OpenOptions { kadoop, ..OpenOptions::default() };
     if uri.scheme() == Scheme::Strait {
         options.strait = context.login_at(&uri);
@@ -107,7 +107,7 @@ async fn open(context: &Context, name: String, uri: StoreUri) -> Result<Opened, 
         move || -> futures::future::BoxFuture<'static, strait_store::Result<Arc<dyn FileSystem>>> {
             let (uri, options) = (uri.clone(), options.clone());
             Box::pin(async move {
-                let fs = uri.open_root(&options).await?;
+                let fs = strait_store_any::open_root(&uri, &options).await?;
                 fs.stat(&invoking_user(), &StorePath::root()).await?;
                 Ok(fs)
             })
@@ -155,7 +155,7 @@ async fn tell(deferred: Arc<DeferredStore>, store: String, known: Option<String>
 /// a terminal that may have become a log. A command's token doesn't suffice, since it expires while
 /// the gateway serves. Commands don't get this session's token either, since its files belong to
 /// the gateway's clients.
-fn ask_now(login: &mut strait_store::strait::Options) -> Result<(), Failure> {
+fn ask_now(login: &mut strait_client::Options) -> Result<(), Failure> {
     if let Some(ask) = login.password.take() {
         let password = ask()?;
         login.password = Some(Arc::new(move || Ok(password.clone())));

@@ -23,8 +23,8 @@ use strait_kadoop::service::{
     DatanodeNumbers, DatanodeOptions, DatanodeServer, Descriptors, Key, NamenodeOptions, NamenodeServer, Role,
 };
 use strait_kadoop::{Client, Config};
-use strait_store::kadoop::KadoopStore;
 use strait_store::{ErrorKind, SetAttributes, StorePath};
+use strait_store_kadoop::KadoopStore;
 
 /// Datanodes in one process: as many as the usual replication, so that users can ask for it.
 const DATANODES: usize = 3;

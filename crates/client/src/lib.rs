@@ -1,0 +1,359 @@
+//! Another gateway as a store, over the Thrift interface: `strait://host:port/`.
+//!
+//! ```text
+//!   StraitStore, Reader, Writer ── operations
+//!   Session ── identity: login, token, reconnect, repetition
+//!   Lanes ── connections of the session, as many as are needed at once
+//!   Connection ── calls pipelined on one TCP connection
+//! ```
+//!
+//! The store does everything as the session's user: to its callers it is single-identity. After a
+//! broken connection it resumes the session by its token. It repeats reads, and also mutations,
+//! under the same request id, by which the gateway knows the executed ones. If it can't find out an
+//! outcome, it returns `OutcomeUnknown`.
+
+mod away;
+mod connection;
+mod convert;
+mod lanes;
+mod reader;
+mod session;
+mod tls;
+mod writer;
+
+use async_trait::async_trait;
+use futures::stream::{self, BoxStream, StreamExt};
+use lanes::Turn;
+use reader::Reader;
+use session::{Session, Subject};
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+use strait_store::{
+    BlockLocation, Capabilities, Checksum, CreateOptions, Error, ErrorKind, FileReader, FileStatus,
+    FileSystem, FileWriter, Principal, Result, SetAttributes, StorePath, StoreStatus,
+};
+use strait_wire::{
+    AppendFileRequest, CreateFileRequest, GetBlockLocationsRequest, GetChecksumRequest, GetFileInfoRequest,
+    GetStoreStatusRequest, ListDirectoryReply, ListDirectoryRequest, MakeDirectoriesRequest,
+    RemovePathRequest, RenamePathRequest, Secret, SetAttributesRequest, TruncateFileRequest, methods,
+};
+pub use tls::TlsOptions;
+use writer::Writer;
+
+/// Options of a login.
+#[derive(Clone, Default)]
+pub struct Options {
+    /// Name or URI of a store that the gateway serves; none: its default.
+    pub store: Option<String>,
+    /// User to log in as; none: anonymous, if the gateway allows that.
+    pub user: Option<String>,
+    /// The user's password, called only if no token is valid.
+    pub password: Option<PasswordSource>,
+    /// Send the password beside the token, so that the gateway refuses a wrong one even if the
+    /// token is valid. For passwords that need no prompt.
+    pub always_send_password: bool,
+    /// Token of an earlier login, tried first.
+    pub token: Option<Secret>,
+    /// Gets each new token from a gateway, to keep it for later.
+    pub on_token: Option<TokenSink>,
+    /// Use TLS. Without it, logins work only on this host.
+    pub tls: Option<TlsOptions>,
+    /// Time limit for reaching the gateway, for a login, and for each due reply; none:
+    /// [`DEFAULT_TIMEOUT`].
+    pub timeout: Option<Duration>,
+}
+
+/// A gateway may itself wait for a lost node of its store: 70 s over HDFS, 45 s over
+/// Kadoop.
+pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(90);
+
+/// Supplies a password.
+pub type PasswordSource = Arc<dyn Fn() -> Result<Secret> + Send + Sync>;
+
+/// Receives tokens.
+pub type TokenSink = Arc<dyn Fn(&Token) + Send + Sync>;
+
+/// A token that represents a login until it expires.
+#[derive(Debug, Clone)]
+pub struct Token {
+    /// The secret text.
+    pub token: Secret,
+    /// Milliseconds since 1970-01-01 UTC.
+    pub expires_ms: i64,
+    /// The user who logged in.
+    pub user: Option<String>,
+}
+
+/// A store behind another gateway.
+pub struct StraitStore {
+    session: Arc<Session>,
+    capabilities: Capabilities,
+}
+
+impl StraitStore {
+    /// Connects to the gateway at `address`, `host:port`, and logs in.
+    ///
+    /// # Errors
+    /// Unavailable if there is no gateway, Unauthenticated if it rejects the login, NotFound if it
+    /// has no such store.
+    pub async fn connect(address: &str, options: Options) -> Result<Self> {
+        let session = Session::open(address.to_owned(), options).await?;
+        let capabilities = session.attached(Turn::Beside).await?.capabilities;
+        Ok(Self { session, capabilities })
+    }
+
+    /// Ends the session on the gateway now instead of when it idles out. Don't use it on a session
+    /// whose token others use too.
+    ///
+    /// # Errors
+    /// Files that were still open couldn't be closed.
+    pub async fn close(&self) -> Result<()> {
+        self.session.close().await
+    }
+}
+
+fn subject<'a>(operation: &'static str, path: &'a StorePath) -> Subject<'a> {
+    Subject { operation, path: path.as_str() }
+}
+
+fn text(path: &StorePath) -> Option<String> {
+    Some(path.as_str().to_owned())
+}
+
+/// Adds operation and path to errors that arise on our side.
+fn named<T>(result: Result<T>, what: Subject<'_>) -> Result<T> {
+    result.map_err(|error| error.at(what.operation, what.path))
+}
+
+#[async_trait]
+impl FileSystem for StraitStore {
+    fn capabilities(&self) -> Capabilities {
+        self.capabilities
+    }
+
+    async fn stat(&self, _who: &Principal, path: &StorePath) -> Result<FileStatus> {
+        let what = subject("stat", path);
+        let request = GetFileInfoRequest { session: None, path: text(path) };
+        let reply = self.session.ask::<methods::GetFileInfo>(what, 0, || request.clone().into()).await?;
+        named(convert::present(reply.info, "info").and_then(convert::status), what)
+    }
+
+    fn list(&self, _who: &Principal, path: &StorePath) -> BoxStream<'static, Result<FileStatus>> {
+        let session = self.session.clone();
+        let listing =
+            Listing { incarnation: session.incarnation(), session, path: path.clone(), cursor: None };
+        let pages = stream::try_unfold(Some(listing), |listing| async move {
+            let Some(mut listing) = listing else { return Ok(None) };
+            let entries = listing.next_page().await?;
+            let rest = listing.cursor.is_some().then_some(listing);
+            Ok(Some((entries, rest)))
+        });
+        let entries = pages.map(|page| match page {
+            Ok(entries) => entries.into_iter().map(convert::status).collect(),
+            Err(error) => vec![Err(error)],
+        });
+        entries.flat_map(stream::iter).boxed()
+    }
+
+    async fn open(&self, who: &Principal, path: &StorePath) -> Result<Box<dyn FileReader>> {
+        let reader = Reader::open(self.session.clone(), &who.user, path).await;
+        Ok(Box::new(named(reader, subject("open", path))?))
+    }
+
+    async fn create(
+        &self,
+        _who: &Principal,
+        path: &StorePath,
+        options: &CreateOptions,
+    ) -> Result<Box<dyn FileWriter>> {
+        let what = subject("create", path);
+        let request = CreateFileRequest {
+            path: text(path),
+            overwrite: Some(options.overwrite),
+            permission: named(convert::permission_out(options.permission), what)?,
+            replication: named(convert::replication_out(options.replication), what)?,
+            min_replicas: named(convert::replication_out(options.min_replicas), what)?,
+            block_size: named(options.block_size.map(convert::signed).transpose(), what)?,
+            ..Default::default()
+        };
+        let incarnation = self.session.incarnation();
+        let opened = self.session.change::<methods::CreateFile>(what, |mutation| {
+            let (request_id, is_retry) = (mutation.id(), mutation.is_retry());
+            CreateFileRequest { request_id, is_retry, ..request.clone() }.into()
+        });
+        let opened = opened.await?;
+        Ok(Box::new(named(Writer::new(self.session.clone(), path, incarnation, opened), what)?))
+    }
+
+    async fn append(&self, _who: &Principal, path: &StorePath) -> Result<Box<dyn FileWriter>> {
+        let what = subject("append", path);
+        let incarnation = self.session.incarnation();
+        let opened = self.session.change::<methods::AppendFile>(what, |mutation| {
+            let (request_id, is_retry) = (mutation.id(), mutation.is_retry());
+            AppendFileRequest { session: None, request_id, is_retry, path: text(path) }.into()
+        });
+        let opened = opened.await?;
+        Ok(Box::new(named(Writer::new(self.session.clone(), path, incarnation, opened), what)?))
+    }
+
+    async fn truncate(&self, _who: &Principal, path: &StorePath, length: u64) -> Result<()> {
+        let what = subject("truncate", path);
+        let length = Some(named(convert::signed(length), what)?);
+        let done = self.session.change::<methods::TruncateFile>(what, |mutation| {
+            let (request_id, is_retry) = (mutation.id(), mutation.is_retry());
+            TruncateFileRequest { session: None, request_id, is_retry, path: text(path), length }.into()
+        });
+        done.await.map(drop)
+    }
+
+    async fn rename(&self, _who: &Principal, from: &StorePath, to: &StorePath, replace: bool) -> Result<()> {
+        let done = self.session.change::<methods::RenamePath>(subject("rename", from), |mutation| {
+            let request = RenamePathRequest {
+                session: None,
+                request_id: mutation.id(),
+                is_retry: mutation.is_retry(),
+                source: text(from),
+                target: text(to),
+                replace: Some(replace),
+            };
+            request.into()
+        });
+        done.await.map(drop)
+    }
+
+    async fn remove(&self, _who: &Principal, path: &StorePath, recursive: bool) -> Result<()> {
+        let done = self.session.change::<methods::RemovePath>(subject("remove", path), |mutation| {
+            let (request_id, is_retry) = (mutation.id(), mutation.is_retry());
+            let recursive = Some(recursive);
+            RemovePathRequest { session: None, request_id, is_retry, path: text(path), recursive }.into()
+        });
+        done.await.map(drop)
+    }
+
+    async fn mkdirs(&self, _who: &Principal, path: &StorePath, permission: Option<u32>) -> Result<()> {
+        let what = subject("mkdirs", path);
+        let permission = named(convert::permission_out(permission), what)?;
+        let done = self.session.change::<methods::MakeDirectories>(what, |mutation| {
+            let (request_id, is_retry) = (mutation.id(), mutation.is_retry());
+            MakeDirectoriesRequest { session: None, request_id, is_retry, path: text(path), permission }
+                .into()
+        });
+        done.await.map(drop)
+    }
+
+    async fn set_attributes(&self, _who: &Principal, path: &StorePath, set: &SetAttributes) -> Result<()> {
+        let what = subject("set attributes of", path);
+        let request = SetAttributesRequest {
+            path: text(path),
+            permission: named(convert::permission_out(set.permission), what)?,
+            owner: set.owner.clone(),
+            group: set.group.clone(),
+            modified_ms: set.modified_ms,
+            accessed_ms: set.accessed_ms,
+            replication: named(convert::replication_out(set.replication), what)?,
+            ..Default::default()
+        };
+        let done = self.session.change::<methods::SetAttributes>(what, |mutation| {
+            let (request_id, is_retry) = (mutation.id(), mutation.is_retry());
+            SetAttributesRequest { request_id, is_retry, ..request.clone() }.into()
+        });
+        done.await.map(drop)
+    }
+
+    async fn block_locations(
+        &self,
+        _who: &Principal,
+        path: &StorePath,
+        range: Range<u64>,
+    ) -> Result<Vec<BlockLocation>> {
+        let what = subject("locate", path);
+        let request = GetBlockLocationsRequest {
+            session: None,
+            path: text(path),
+            offset: Some(named(convert::signed(range.start), what)?),
+            // No file exceeds Thrift's largest number, so this means: to the end.
+            length: i64::try_from(range.end.saturating_sub(range.start)).ok(),
+        };
+        let asked = self.session.ask::<methods::GetBlockLocations>(what, 0, || request.clone().into());
+        let blocks = named(convert::present(asked.await?.blocks, "blocks"), what)?;
+        blocks.into_iter().map(|block| named(convert::block(block), what)).collect()
+    }
+
+    async fn checksum(&self, _who: &Principal, path: &StorePath) -> Result<Checksum> {
+        let what = subject("checksum", path);
+        let request = GetChecksumRequest { session: None, path: text(path) };
+        let reply = self.session.ask::<methods::GetChecksum>(what, 0, || request.clone().into()).await?;
+        Ok(Checksum {
+            algorithm: named(convert::present(reply.algorithm, "algorithm"), what)?,
+            value: named(convert::present(reply.value, "value"), what)?.to_vec(),
+        })
+    }
+
+    async fn status(&self, _who: &Principal) -> Result<StoreStatus> {
+        let root = StorePath::root();
+        let what = subject("status", &root);
+        let asked = self
+            .session
+            .ask::<methods::GetStoreStatus>(what, 0, || GetStoreStatusRequest { session: None }.into());
+        let reply = asked.await?;
+        Ok(StoreStatus {
+            capacity: named(convert::unsigned(reply.capacity, "capacity"), what)?,
+            used: named(convert::unsigned(reply.used, "used"), what)?,
+            remaining: named(convert::unsigned(reply.remaining, "remaining"), what)?,
+            // Gateways of earlier versions don't have this field.
+            settling: reply.settling.unwrap_or(false),
+        })
+    }
+}
+
+/// A directory's listing in progress, page by page.
+struct Listing {
+    session: Arc<Session>,
+    path: StorePath,
+    cursor: Option<i64>,
+    /// The session's incarnation before the listing began.
+    incarnation: i64,
+}
+
+impl Listing {
+    async fn next_page(&mut self) -> Result<Vec<strait_wire::FileInfo>> {
+        let what = subject("list", &self.path);
+        let request = |cursor| ListDirectoryRequest { path: text(&self.path), cursor, ..Default::default() };
+        let reply: ListDirectoryReply = match self.cursor.take() {
+            None => self.session.ask::<methods::ListDirectory>(what, 0, || request(None).into()).await?,
+            // A cursor advances with each page. If a page was lost, its cursor can't be used again.
+            Some(cursor) => {
+                let attached = self.session.attached(Turn::InOrder).await?;
+                let request = request(Some(cursor)).into();
+                let answered = attached.connection.call::<methods::ListDirectory>(&request, 0).await;
+                let reply = answered.map_err(|broken| self.session.lost(&broken, what))?;
+                session::outcome::<methods::ListDirectory>(reply, what).map_err(|e| self.ended(e))?
+            }
+        };
+        self.cursor = reply.cursor;
+        let entries = reply.entries.unwrap_or_default();
+        if entries.is_empty() && self.cursor.is_some() {
+            return Err(convert::nonsense("an empty page that isn't the last").at(what.operation, what.path));
+        }
+        Ok(entries)
+    }
+
+    /// If another gateway answers, an unknown cursor isn't the caller's mistake.
+    fn ended(&self, error: Error) -> Error {
+        if error.kind() != ErrorKind::InvalidArgument || self.session.incarnation() == self.incarnation {
+            return error;
+        }
+        let message = "the gateway's session ended in the middle of the listing; list anew";
+        Error::new(ErrorKind::Unavailable, message).at("list", &self.path).caused_by(error)
+    }
+}
+
+impl Drop for Listing {
+    /// Closes a listing that isn't read to its end.
+    fn drop(&mut self) {
+        if let Some(cursor) = self.cursor {
+            self.session.release(cursor);
+        }
+    }
+}

@@ -1,0 +1,651 @@
+//! A session on a gateway, across as many connections as needed.
+
+use super::away::Away;
+use super::connection::{Answered, Broken, Connection};
+use super::convert;
+use super::lanes::{Lane, Lanes, Turn};
+use super::tls::{self, Tls, check_secrecy};
+use super::{Options, Token};
+use bytes::Bytes;
+use futures::FutureExt;
+use futures::future::{BoxFuture, Shared};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use strait_store::{Capabilities, Error, ErrorKind, Result};
+use strait_wire::{
+    CloseFileRequest, CloseSessionRequest, DfsError, Method, OpenSessionReply, OpenSessionRequest,
+    ProtocolVersion, Reply, Secret, ServerInfoRequest, methods,
+};
+use tokio::net::{TcpStream, lookup_host};
+use tokio::time::{Instant, sleep, timeout};
+
+/// Time limit for connecting to a gateway.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time limit for a login by token. A server that accepts connections but exceeds it probably
+/// speaks another protocol.
+const WELCOME_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time limit for a login by password: its hash costs a gateway time by design, and waits in a
+/// queue.
+const LOGIN_TIMEOUT: Duration = Duration::from_secs(60);
+/// A further connection takes two round trips, and two more with TLS. If it takes longer than this,
+/// the call shares one with others.
+const FURTHER_PATIENCE: Duration = Duration::from_secs(1);
+/// Pauses before each further attempt after a connection broke. Together they outlast a gateway's
+/// restart, and stay below the patience of people who wait for an [`strait_store::Error`]. No attempt
+/// begins later than [`Options::timeout`] after the first failure.
+const RETRY_DELAYS: [Duration; 9] = [
+    Duration::from_millis(0),
+    Duration::from_millis(100),
+    Duration::from_millis(300),
+    Duration::from_millis(1_000),
+    Duration::from_millis(1_000),
+    Duration::from_millis(1_000),
+    Duration::from_millis(1_000),
+    Duration::from_millis(1_000),
+    Duration::from_millis(1_000),
+];
+
+/// Time after which a gateway that can't be reached is away for long: longer than all pauses of one
+/// operation, or its last attempt wouldn't be made.
+const RETURN_WITHIN: Duration = Duration::from_secs(7);
+
+/// Methods whose work grows with the data: the gateway answers when it is done.
+const LONG_WORK: [&str; 4] = [
+    methods::GetChecksum::NAME,
+    methods::RemovePath::NAME,
+    methods::FlushFile::NAME,
+    methods::CloseFile::NAME,
+];
+
+/// Changes that harm nobody if they are executed twice: the first opens a file as it is, the second
+/// ends a handle. If one is refused, it may be repeated, whatever became of earlier attempts.
+const TOLD_BY_HANDLE: [&str; 2] = [methods::AppendFile::NAME, methods::CloseFile::NAME];
+
+/// The attempted operation, for error messages.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Subject<'a> {
+    pub(super) operation: &'static str,
+    pub(super) path: &'a str,
+}
+
+/// Identifies one mutation through all its repetitions.
+#[derive(Debug, Clone)]
+pub(super) struct Mutation {
+    id: Bytes,
+    pub(super) is_retry: bool,
+}
+
+impl Mutation {
+    pub(super) fn new() -> Result<Self> {
+        let mut id = [0u8; 16];
+        rustix::rand::getrandom(&mut id, rustix::rand::GetRandomFlags::empty()).map_err(|error| {
+            Error::new(ErrorKind::Internal, format!("the kernel gives no random bytes: {error}"))
+        })?;
+        Ok(Self { id: Bytes::copy_from_slice(&id), is_retry: false })
+    }
+
+    pub(super) fn id(&self) -> Option<Bytes> {
+        Some(self.id.clone())
+    }
+
+    pub(super) fn is_retry(&self) -> Option<bool> {
+        self.is_retry.then_some(true)
+    }
+}
+
+/// A session, attached to its connections or about to be.
+pub(super) struct Session {
+    address: String,
+    options: Options,
+    /// [`Options::timeout`], or its default.
+    timeout: Duration,
+    lanes: Mutex<Lanes>,
+    /// The current attempt to connect after all connections were lost: one for all callers.
+    connecting: Mutex<Option<Attempt>>,
+    away: Mutex<Away>,
+    /// Token of the latest login; replaces the one in `options`.
+    token: Mutex<Option<Secret>>,
+    /// The session's latest incarnation.
+    incarnation: AtomicI64,
+    tls: Option<Tls>,
+}
+
+/// Proof of identity for opening the session.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Proof {
+    /// The token of an earlier login.
+    Token,
+    /// The password, if there is a user; a token then only names the session.
+    Password,
+}
+
+/// A connection that is attached to the session.
+#[derive(Clone)]
+pub(super) struct Attached {
+    pub(super) connection: Arc<Connection>,
+    pub(super) capabilities: Capabilities,
+    /// Most bytes of one read or append on it.
+    pub(super) max_chunk_bytes: usize,
+    /// Incarnation of its session. Handles of other incarnations are gone.
+    pub(super) incarnation: i64,
+}
+
+impl Attached {
+    fn new(connection: Connection, opened: OpenSessionReply, incarnation: i64) -> Self {
+        let max_chunk_bytes = opened.limits.and_then(|limits| limits.max_chunk_bytes);
+        Self {
+            connection: Arc::new(connection),
+            incarnation,
+            capabilities: convert::capabilities(&opened.store.unwrap_or_default()),
+            max_chunk_bytes: max_chunk_bytes
+                .and_then(|bytes| usize::try_from(bytes).ok())
+                .filter(|bytes| *bytes > 0)
+                .map_or(strait_store::MAX_CHUNK_BYTES, |bytes| bytes.min(strait_store::MAX_CHUNK_BYTES)),
+        }
+    }
+
+    /// Whether both belong to one session, with the same handles.
+    pub(super) fn is_beside(&self, other: &Self) -> bool {
+        self.incarnation == other.incarnation
+    }
+}
+
+/// An attempt to connect, which adds its connection to the lanes. It is a task of its own, so that
+/// a caller that isn't polled for a while doesn't delay others.
+type Attempt = Shared<BoxFuture<'static, std::result::Result<(), Arc<Error>>>>;
+
+/// Counts a connection being opened, until dropped.
+struct Opening<'a>(&'a Mutex<Lanes>);
+
+impl Drop for Opening<'_> {
+    fn drop(&mut self) {
+        lock(self.0).opening_done();
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Critical sections only move a value in or out.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Session {
+    /// Connects and logs in. It doesn't retry, since nothing can be lost yet.
+    pub(super) async fn open(address: String, options: Options) -> Result<Arc<Self>> {
+        let token = Mutex::new(options.token.clone());
+        let tls = options.tls.as_ref().map(|tls| Tls::new(tls, &address)).transpose()?;
+        let timeout = options.timeout.unwrap_or(super::DEFAULT_TIMEOUT);
+        let session = Arc::new(Self {
+            address,
+            options,
+            timeout,
+            tls,
+            lanes: Mutex::default(),
+            connecting: Mutex::default(),
+            away: Mutex::default(),
+            token,
+            incarnation: AtomicI64::new(0),
+        });
+        session.attached(Turn::Beside).await?;
+        Ok(session)
+    }
+
+    /// A connection for a call: an unused one, a further one if all are in use and the call would
+    /// wait there, or a new one if all were lost. It counts as used as long as the caller keeps it.
+    pub(super) async fn attached(self: &Arc<Self>, turn: Turn) -> Result<Attached> {
+        if let Some(lane) = self.pick(turn) {
+            return Ok(self.own_lane(lane).await);
+        }
+        let attempt = self.attempt()?;
+        attempt.await.map_err(|failed| failed.again().at("connect to", &self.address))?;
+        match self.pick(turn) {
+            Some(lane) => Ok(self.own_lane(lane).await),
+            None => Err(self.unreachable("it closed the connection at once")),
+        }
+    }
+
+    /// The current attempt to connect, or a new one.
+    fn attempt(self: &Arc<Self>) -> Result<Attempt> {
+        let mut connecting = lock(&self.connecting);
+        // An attempt that was cut off is still stored, but has ended.
+        if let Some(attempt) = connecting.as_ref().filter(|attempt| attempt.peek().is_none()) {
+            return Ok(attempt.clone());
+        }
+        if let Some(failed) = lock(&self.away).refuses(self.timeout.min(RETURN_WITHIN)) {
+            return Err(failed.at("connect to", &self.address));
+        }
+        let session = self.clone();
+        let task = tokio::spawn(async move {
+            let began = Instant::now();
+            let attached = session.attach().await;
+            let done = match attached {
+                Ok(attached) => {
+                    lock(&session.lanes).start(attached);
+                    lock(&session.away).is_back();
+                    Ok(())
+                }
+                Err(error) => {
+                    if matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::TimedOut) {
+                        lock(&session.away).failed(began, &error);
+                    }
+                    Err(Arc::new(error))
+                }
+            };
+            *lock(&session.connecting) = None;
+            done
+        });
+        let done = async move {
+            task.await.unwrap_or_else(|_| {
+                let message = "the attempt to connect was cut off: the process is ending";
+                Err(Arc::new(Error::new(ErrorKind::Unavailable, message)))
+            })
+        };
+        Ok(connecting.insert(done.boxed().shared()).clone())
+    }
+
+    fn pick(&self, turn: Turn) -> Option<Lane> {
+        lock(&self.lanes).pick(turn)
+    }
+
+    /// A further connection in place of one that others use, if one can be opened soon.
+    async fn own_lane(&self, lane: Lane) -> Attached {
+        if !lane.open_another {
+            return lane.attached;
+        }
+        let opening = Opening(&self.lanes);
+        let further = timeout(FURTHER_PATIENCE, self.join(&lane.attached)).await;
+        let further = further.unwrap_or_else(|_| Err(self.unreachable("no answer")));
+        if let Err(error) = &further {
+            tracing::debug!(%error, "no further connection");
+        }
+        let further = further.ok();
+        lock(opening.0).opened(further.clone());
+        further.unwrap_or(lane.attached)
+    }
+
+    /// The session's incarnation, as of its latest connection.
+    pub(super) fn incarnation(&self) -> i64 {
+        self.incarnation.load(Ordering::Acquire)
+    }
+
+    /// A further connection of the session, by its token only, since a login makes another session.
+    async fn join(&self, first: &Attached) -> Result<Attached> {
+        let Some(token) = lock(&self.token).clone() else {
+            return Err(self.unreachable("it gave no token"));
+        };
+        let connection = self.connect().await?;
+        let opened = self.log_in(&connection, Some(token), Proof::Token).await?;
+        match opened.incarnation.unwrap_or(first.incarnation) {
+            incarnation if incarnation == first.incarnation => {
+                Ok(Attached::new(connection, opened, incarnation))
+            }
+            _ => Err(self.unreachable("the address leads to another gateway by now")),
+        }
+    }
+
+    /// The session's first connection.
+    async fn attach(&self) -> Result<Attached> {
+        let connection = self.connect().await?;
+        let token = lock(&self.token).clone();
+        let opened = match token {
+            // Given a password, the gateway itself makes a session if the token isn't valid.
+            Some(token) if self.options.always_send_password => {
+                self.log_in(&connection, Some(token), Proof::Password).await?
+            }
+            Some(token) => match self.log_in(&connection, Some(token), Proof::Token).await {
+                // The token has expired, or the gateway has another key by now.
+                Err(error) if error.kind() == ErrorKind::Unauthenticated && self.may_log_in_anew() => {
+                    self.log_in(&connection, None, Proof::Password).await?
+                }
+                opened => opened?,
+            },
+            None => self.log_in(&connection, None, Proof::Password).await?,
+        };
+        self.keep_token(&opened);
+        // An older gateway sends no incarnation, so each connection may reach another session.
+        let incarnation = opened.incarnation.unwrap_or_else(|| self.incarnation().wrapping_add(1));
+        self.incarnation.store(incarnation, Ordering::Release);
+        Ok(Attached::new(connection, opened, incarnation))
+    }
+
+    async fn connect(&self) -> Result<Connection> {
+        let patience = self.timeout.min(CONNECT_TIMEOUT);
+        let reached = async {
+            let found = lookup_host(&self.address).await.map_err(|error| self.not_found(error))?;
+            let addresses: Vec<SocketAddr> = found.collect();
+            TcpStream::connect(&addresses[..]).await.map_err(|error| self.not_connected(error))
+        };
+        let socket = match timeout(patience, reached).await {
+            Ok(socket) => socket?,
+            Err(_) => {
+                let seconds = patience.as_secs_f64();
+                return Err(self.unreachable(&format!("nothing answers there within {seconds} s")));
+            }
+        };
+        check_secrecy(&self.options, socket.peer_addr().ok().map(|peer| peer.ip()))
+            .map_err(|error| error.at("connect to", &self.address))?;
+        self.talk(socket).await
+    }
+
+    /// Clear text, or TLS if the options require it.
+    async fn talk(&self, socket: TcpStream) -> Result<Connection> {
+        // Requests leave whole, so waiting to fill a packet would only delay them. An error here
+        // only costs speed.
+        let _ = socket.set_nodelay(true);
+        let Some(tls) = &self.tls else {
+            let (read, write) = socket.into_split();
+            return Ok(Connection::new(read, write, self.timeout));
+        };
+        match timeout(self.timeout.min(CONNECT_TIMEOUT), tls.handshake(socket)).await {
+            Ok(Ok(stream)) => {
+                let (read, write) = tokio::io::split(stream);
+                Ok(Connection::new(read, write, self.timeout))
+            }
+            Ok(Err(error)) => Err(tls::refused(error).at("connect to", &self.address)),
+            Err(_) => Err(self.unreachable("TLS: no answer; does it serve TLS?")),
+        }
+    }
+
+    /// False for a caller with only a token: an anonymous session in its place would be another
+    /// user's.
+    fn may_log_in_anew(&self) -> bool {
+        self.options.user.is_some() || self.options.token.is_none()
+    }
+
+    async fn log_in(
+        &self,
+        connection: &Connection,
+        token: Option<Secret>,
+        proof: Proof,
+    ) -> Result<OpenSessionReply> {
+        let by_password = proof == Proof::Password;
+        let password = match (&self.options.password, &self.options.user) {
+            (Some(password), _) if by_password => Some(password()?),
+            _ => None,
+        };
+        let request = OpenSessionRequest {
+            version: Some(ProtocolVersion::V1),
+            store: self.options.store.clone(),
+            user: self.options.user.clone().filter(|_| by_password),
+            password,
+            token,
+        };
+        let subject = Subject { operation: "connect to", path: &self.address };
+        let patience = if request.password.is_some() { LOGIN_TIMEOUT } else { WELCOME_TIMEOUT };
+        let patience = patience.min(self.timeout);
+        let request = request.into();
+        match timeout(patience, connection.call::<methods::OpenSession>(&request, 0)).await {
+            Ok(Ok(reply)) => outcome::<methods::OpenSession>(reply, subject).map_err(|error| {
+                match error.kind() == ErrorKind::Unauthenticated && self.options.user.is_none() {
+                    true => Error::new(
+                        error.kind(),
+                        format!("{}; give a user and a password (strait --user NAME)", error.message()),
+                    )
+                    .at(subject.operation, subject.path),
+                    false => error,
+                }
+            }),
+            Ok(Err(broken)) if broken.is_unauthenticated() => {
+                let error = Error::new(ErrorKind::Unauthenticated, format!("TLS: {broken}"));
+                Err(error.at(subject.operation, subject.path))
+            }
+            Ok(Err(broken)) if !broken.is_silence() => {
+                let hint = if self.tls.is_none() { "; does it serve TLS only (strait --tls)?" } else { "" };
+                Err(self.unreachable(&format!("{broken}{hint}")))
+            }
+            _ => {
+                let seconds = patience.as_secs_f64();
+                let message = format!(
+                    "no answer within {seconds} s: the gateway hangs, or something else listens there"
+                );
+                Err(Error::new(ErrorKind::TimedOut, message).at(subject.operation, subject.path))
+            }
+        }
+    }
+
+    fn keep_token(&self, opened: &OpenSessionReply) {
+        let Some(token) = opened.token.clone() else { return };
+        *lock(&self.token) = Some(token.clone());
+        if let Some(keep) = &self.options.on_token {
+            let expires_ms = opened.expires_ms.unwrap_or(i64::MAX);
+            keep(&Token { token, expires_ms, user: opened.user.clone() });
+        }
+    }
+
+    /// The host's name can't be resolved.
+    fn not_found(&self, error: std::io::Error) -> Error {
+        let host = self.address.rsplit_once(':').map_or(self.address.as_str(), |(host, _)| host);
+        let why = format!("the host name {host} can't be resolved; check its spelling ({error})");
+        self.unreachable(&why).caused_by(error)
+    }
+
+    /// The connection couldn't be made.
+    fn not_connected(&self, error: std::io::Error) -> Error {
+        let why = match error.kind() {
+            std::io::ErrorKind::ConnectionRefused => {
+                "Connection refused: no program listens there; check the port, and that the gateway runs"
+                    .to_owned()
+            }
+            _ => error.to_string(),
+        };
+        self.unreachable(&why).caused_by(error)
+    }
+
+    fn unreachable(&self, why: &str) -> Error {
+        let message = format!("the gateway can't be reached: {why}");
+        Error::new(ErrorKind::Unavailable, message).at("connect to", &self.address)
+    }
+
+    /// Calls a method that can be repeated without harm.
+    pub(super) async fn ask<M>(
+        self: &Arc<Self>,
+        subject: Subject<'_>,
+        payload_bytes: usize,
+        args: impl Fn() -> M::Args,
+    ) -> Result<M::Success>
+    where
+        M: Method<Exception = DfsError>,
+    {
+        self.call::<M>(subject, payload_bytes, |_| args()).await.map_err(|(error, _)| error)
+    }
+
+    /// Calls a method that must be executed once. A repetition is marked as such.
+    pub(super) async fn change<M>(
+        self: &Arc<Self>,
+        subject: Subject<'_>,
+        args: impl Fn(&Mutation) -> M::Args,
+    ) -> Result<M::Success>
+    where
+        M: Method<Exception = DfsError>,
+    {
+        let mut mutation = Mutation::new()?;
+        let called = self.call::<M>(subject, 0, |is_retry| {
+            mutation.is_retry = is_retry;
+            args(&mutation)
+        });
+        called.await.map_err(|(error, unanswered)| if unanswered { unknown(error, subject) } else { error })
+    }
+
+    /// Calls again after each broken connection, and once after a session that has ended. An error
+    /// tells whether a call went unanswered.
+    async fn call<M>(
+        self: &Arc<Self>,
+        subject: Subject<'_>,
+        payload_bytes: usize,
+        mut args: impl FnMut(bool) -> M::Args,
+    ) -> std::result::Result<M::Success, (Error, bool)>
+    where
+        M: Method<Exception = DfsError>,
+    {
+        let mut retries = Retries::default();
+        let mut unanswered = false;
+        let mut logged_in_again = false;
+        loop {
+            let failure = match self.attached(turn::<M>()).await {
+                Ok(attached) => match self.answer::<M>(&attached, &args(unanswered), payload_bytes).await {
+                    Ok(reply) => match outcome::<M>(reply, subject) {
+                        Err(error) if self.session_ended(&error, &attached) && !logged_in_again => {
+                            logged_in_again = true;
+                            continue;
+                        }
+                        // The call may have been executed before the session ended.
+                        Err(error) if error.kind() == ErrorKind::Unauthenticated => {
+                            return Err((error, unanswered));
+                        }
+                        // A gateway that didn't know the earlier attempt may have refused this one.
+                        Err(error) => {
+                            let unknown =
+                                unanswered && error.retry_safe() && !TOLD_BY_HANDLE.contains(&M::NAME);
+                            return Err((error, unknown));
+                        }
+                        Ok(success) => return Ok(success),
+                    },
+                    Err(broken) if broken.is_silence() => return Err((self.lost(&broken, subject), true)),
+                    Err(broken) => {
+                        unanswered = true;
+                        self.lost(&broken, subject)
+                    }
+                },
+                Err(error) => match self.not_attached(error, subject) {
+                    error if error.kind() == ErrorKind::Unavailable => error,
+                    error => return Err((error, unanswered)),
+                },
+            };
+            match retries.next(self) {
+                Some(delay) => sleep(delay).await,
+                None => return Err((failure, unanswered)),
+            }
+        }
+    }
+
+    /// The failure of an operation without a connection. Its path is the operation's, and its message
+    /// names the gateway.
+    fn not_attached(&self, error: Error, subject: Subject<'_>) -> Error {
+        let message = match error.message().contains(&self.address) {
+            true => error.message().to_owned(),
+            false => format!("{}: {}", self.address, error.message()),
+        };
+        Error::new(error.kind(), message)
+            .with_retry_safe(error.retry_safe())
+            .at(subject.operation, subject.path)
+            .caused_by(error)
+    }
+
+    /// One call on one connection.
+    async fn answer<M: Method>(&self, on: &Attached, args: &M::Args, payload_bytes: usize) -> Answered<M> {
+        match LONG_WORK.contains(&M::NAME) {
+            true => on.connection.call_until_done::<M, _>(args, || self.is_there()).await,
+            false => on.connection.call::<M>(args, payload_bytes).await,
+        }
+    }
+
+    /// Whether the gateway answers on another connection. One that refuses the connection is alive,
+    /// too.
+    async fn is_there(&self) -> bool {
+        let asked = async {
+            let connection = self.connect().await.map_err(drop)?;
+            let asked = ServerInfoRequest::default().into();
+            match connection.call::<methods::ServerInfo>(&asked, 0).await {
+                Err(broken) if broken.is_silence() => Err(()),
+                _ => Ok(()),
+            }
+        };
+        timeout(self.timeout, asked).await.is_ok_and(|answered| answered.is_ok())
+    }
+
+    /// Whether the gateway reports that the session is no longer logged in. If so, drops its
+    /// connections.
+    fn session_ended(&self, error: &Error, used: &Attached) -> bool {
+        let ended = error.kind() == ErrorKind::Unauthenticated;
+        if ended {
+            lock(&self.lanes).give_up(used);
+        }
+        ended
+    }
+
+    /// A broken connection as an error.
+    pub(super) fn lost(&self, broken: &Broken, subject: Subject<'_>) -> Error {
+        if broken.is_silence() {
+            let error = Error::new(ErrorKind::TimedOut, format!("{}: {broken}", self.address));
+            lock(&self.away).silent_for(self.timeout, &error);
+            return error.at(subject.operation, subject.path);
+        }
+        tracing::debug!(gateway = self.address, operation = subject.operation, %broken, "connection lost");
+        let message = format!("the connection to {} broke: {broken}", self.address);
+        Error::new(ErrorKind::Unavailable, message).at(subject.operation, subject.path)
+    }
+
+    /// Has the gateway forget a handle, without waiting. A writer's flushed bytes stay. After a broken
+    /// connection the session's end does it.
+    pub(super) fn release(&self, handle: i64) {
+        let (Some(lane), Ok(mutation)) = (self.pick(Turn::Beside), Mutation::new()) else { return };
+        let request = CloseFileRequest {
+            request_id: mutation.id(),
+            handle: Some(handle),
+            abandon: Some(true),
+            ..Default::default()
+        };
+        let _ = lane.attached.connection.send_uncounted::<methods::CloseFile>(&request.into());
+    }
+
+    /// Ends the session on the gateway.
+    pub(super) async fn close(&self) -> Result<()> {
+        let Some(lane) = self.pick(Turn::Beside) else { return Ok(()) };
+        let request = CloseSessionRequest::default().into();
+        let subject = Subject { operation: "close", path: &self.address };
+        let answered = lane.attached.connection.call::<methods::CloseSession>(&request, 0).await;
+        lock(&self.lanes).clear();
+        match answered {
+            Ok(reply) => outcome::<methods::CloseSession>(reply, subject).map(drop),
+            Err(_) => Ok(()), // then it ends by itself
+        }
+    }
+}
+
+/// How the gateway runs this method beside others on one connection.
+fn turn<M: Method>() -> Turn {
+    if M::NAME == methods::ReadRange::NAME { Turn::Beside } else { Turn::InOrder }
+}
+
+/// Counts the further attempts of one operation.
+#[derive(Default)]
+pub(super) struct Retries {
+    made: usize,
+    failed_at: Option<Instant>,
+}
+
+impl Retries {
+    /// The pause before the next attempt; none if there have been enough.
+    pub(super) fn next(&mut self, session: &Session) -> Option<Duration> {
+        let failed_at = *self.failed_at.get_or_insert_with(Instant::now);
+        let delay = RETRY_DELAYS.get(self.made).copied()?;
+        self.made += 1;
+        let in_time = failed_at.elapsed() + delay <= session.timeout;
+        let long = session.timeout.min(RETURN_WITHIN);
+        (in_time && !lock(&session.away).for_long(long)).then_some(delay)
+    }
+}
+
+/// The error for a mutation with an unknown outcome.
+pub(super) fn unknown(cause: Error, subject: Subject<'_>) -> Error {
+    let message = format!("whether it happened can't be known: {}", cause.message());
+    Error::new(ErrorKind::OutcomeUnknown, message).caused_by(cause).at(subject.operation, subject.path)
+}
+
+/// Converts a reply to a result.
+pub(super) fn outcome<M>(
+    reply: std::result::Result<Reply<M>, strait_wire::DecodeError>,
+    subject: Subject<'_>,
+) -> Result<M::Success>
+where
+    M: Method<Exception = DfsError>,
+{
+    let error = match reply {
+        Ok(Reply::Success(success)) => return Ok(success),
+        Ok(Reply::Exception(told)) => return Err(convert::error(told, subject.operation, subject.path)),
+        Ok(Reply::Application(told)) => convert::application_error(told),
+        Err(error) => convert::senseless(error),
+    };
+    Err(error.at(subject.operation, subject.path))
+}

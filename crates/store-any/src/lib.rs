@@ -1,0 +1,75 @@
+//! Opens any store by its URI. Only this crate and the command know all adapters.
+//!
+//! ```text
+//!   open(URI) ── scheme ─┬─ file, memory ── strait-store
+//!                        ├─ hdfs ────────── strait-store-hdfs
+//!                        ├─ kadoop ──────── strait-store-kadoop
+//!                        └─ strait ──────── strait-client
+//! ```
+//!
+//! This room must never: hold state; decide anything by a path; link a server.
+
+use futures::future::BoxFuture;
+use std::sync::Arc;
+use strait_store::{
+    Error, ErrorKind, FileStore, FileSystem, MemoryStore, Result, Scheme, StorePath, StoreUri, fail,
+};
+
+/// Parameters for opening a store, beside its URI.
+#[derive(Clone, Default)]
+pub struct OpenOptions {
+    /// Credentials for a Kadoop cluster.
+    pub kadoop: strait_store_kadoop::Options,
+    /// Credentials for a gateway.
+    pub strait: strait_client::Options,
+}
+
+/// Opens the whole store of `uri`; [`StoreUri::path`] is a path in it.
+///
+/// # Errors
+/// The store's. Then nothing has been opened.
+pub async fn open(uri: &StoreUri, options: &OpenOptions) -> Result<Arc<dyn FileSystem>> {
+    open_at(uri, &StorePath::root(), options).await
+}
+
+/// Opens the store whose root is the URI's own path, for serving it.
+///
+/// # Errors
+/// As [`open`]; InvalidArgument if this kind of store can only be served whole.
+pub async fn open_root(uri: &StoreUri, options: &OpenOptions) -> Result<Arc<dyn FileSystem>> {
+    if uri.scheme() != Scheme::File && !uri.path().is_root() {
+        let message = format!("a {}: store is served whole; leave {} out", uri.scheme(), uri.path());
+        return fail(ErrorKind::InvalidArgument, message);
+    }
+    open_at(uri, uri.path(), options).await
+}
+
+/// Boxed, so that the compiler builds the adapters with this crate, not again in each crate
+/// that opens a store.
+fn open_at<'a>(
+    uri: &'a StoreUri,
+    root: &'a StorePath,
+    options: &'a OpenOptions,
+) -> BoxFuture<'a, Result<Arc<dyn FileSystem>>> {
+    Box::pin(async move {
+        let store: Arc<dyn FileSystem> = match uri.scheme() {
+            Scheme::File => {
+                let root = root.as_str().to_owned();
+                let opened = tokio::task::spawn_blocking(move || FileStore::open(root, false)).await;
+                Arc::new(opened.map_err(|e| Error::new(ErrorKind::Internal, e.to_string()))??)
+            }
+            Scheme::Memory => Arc::new(MemoryStore::new("root")),
+            Scheme::Hdfs => Arc::new(strait_store_hdfs::HdfsStore::connect(&uri.store()).await?),
+            Scheme::Kadoop => {
+                let namenode = uri.namenode().unwrap_or_default();
+                Arc::new(strait_store_kadoop::KadoopStore::connect(&namenode, &options.kadoop).await?)
+            }
+            Scheme::Strait => {
+                let mut options = options.strait.clone();
+                options.store = uri.gateway_store().map(str::to_owned).or(options.store);
+                Arc::new(strait_client::StraitStore::connect(&uri.gateway(), options).await?)
+            }
+        };
+        Ok(store)
+    })
+}

@@ -1,0 +1,127 @@
+//! One library client for each user, up to a limit.
+
+use super::config::HadoopConfig;
+use super::errors::{Effect, from_library};
+use super::retry::{FIRST_PAUSE, LONGEST_PAUSE};
+use hdfs_native::{Client, ClientBuilder};
+use std::collections::HashMap;
+use std::env;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use strait_store::Principal;
+use strait_store::{ErrorKind, Result, fail};
+
+/// Clients kept: each is a connection to the namenode (and, once it has written, a task that renews
+/// leases). With more users at a time, some milliseconds are lost for a new connection.
+const MAX_CLIENTS: usize = 256;
+
+/// Connections tried to each namenode before a call fails. With the pauses of `retry` that takes
+/// some 25 s, just under its `PATIENCE`.
+const ATTEMPTS_EACH: usize = 15;
+
+/// Clients by user.
+#[derive(Debug)]
+pub(super) struct Clients {
+    url: String,
+    settings: Vec<(String, String)>,
+    nameservice: Nameservice,
+    /// The user of this process, who acts in its own name.
+    own_user: String,
+    cache: Mutex<Cache>,
+}
+
+/// The namenodes that the library tries, and their order.
+///
+/// The library begins with the first and leaves it only if it refuses. If its host is gone, nothing
+/// refuses, and every call would try it until the call times out. So the known active one comes
+/// first.
+#[derive(Debug)]
+struct Nameservice {
+    name: String,
+    /// Empty if there is only one namenode.
+    ids: Vec<String>,
+    first: AtomicUsize,
+}
+
+impl Nameservice {
+    fn setting(&self) -> Option<(String, String)> {
+        let mut ids = self.ids.clone();
+        let first = self.first.load(Ordering::Relaxed);
+        if ids.len() < 2 || first >= ids.len() {
+            return None;
+        }
+        ids.rotate_left(first);
+        Some((format!("dfs.ha.namenodes.{}", self.name), ids.join(",")))
+    }
+}
+
+#[derive(Debug, Default)]
+struct Cache {
+    clients: HashMap<String, (Client, u64)>,
+    /// Counts uses; the client with the smallest count has been unused longest.
+    clock: u64,
+}
+
+impl Clients {
+    /// For the namenode, or nameservice, at `authority`.
+    pub fn new(authority: &str, namenodes: &[String], config: &HadoopConfig) -> Self {
+        let ids = config.namenode_ids(authority);
+        let url = match namenodes.first().filter(|_| ids.is_empty()) {
+            Some(address) => format!("hdfs://{address}"),
+            None => format!("hdfs://{authority}"),
+        };
+        let nameservice = Nameservice { name: authority.to_owned(), ids, first: AtomicUsize::new(0) };
+        let settings = [
+            ("dfs.client.failover.max.attempts", (ATTEMPTS_EACH * namenodes.len()).to_string()),
+            ("dfs.client.failover.sleep.base.millis", FIRST_PAUSE.as_millis().to_string()),
+            ("dfs.client.failover.sleep.max.millis", LONGEST_PAUSE.as_millis().to_string()),
+        ];
+        let settings = settings.map(|(name, value)| (name.to_owned(), value)).into();
+        // Hadoop's own clients take another user name from HADOOP_USER_NAME.
+        let own_user = env::var("HADOOP_USER_NAME").ok().or_else(|| whoami::username().ok());
+        Self { url, settings, nameservice, own_user: own_user.unwrap_or_default(), cache: Mutex::default() }
+    }
+
+    /// The user of this process.
+    pub fn own_user(&self) -> &str {
+        &self.own_user
+    }
+
+    /// Makes new clients try the namenode `index` first.
+    pub fn prefer(&self, index: usize) {
+        if self.nameservice.first.swap(index, Ordering::Relaxed) != index {
+            self.cache.lock().unwrap_or_else(PoisonError::into_inner).clients.clear();
+        }
+    }
+
+    /// The client that acts as `who`.
+    pub fn get(&self, who: &Principal) -> Result<Client> {
+        if who.user.is_empty() {
+            return fail(ErrorKind::Unauthenticated, "no user name");
+        }
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        cache.clock += 1;
+        let clock = cache.clock;
+        if let Some((client, used)) = cache.clients.get_mut(&*who.user) {
+            *used = clock;
+            return Ok(client.clone());
+        }
+        let client = self.build(who)?;
+        if cache.clients.len() >= MAX_CLIENTS {
+            let oldest = cache.clients.iter().min_by_key(|(_, (_, used))| *used);
+            if let Some(user) = oldest.map(|(user, _)| user.clone()) {
+                cache.clients.remove(&user);
+            }
+        }
+        cache.clients.insert(who.user.to_string(), (client.clone(), clock));
+        Ok(client)
+    }
+
+    fn build(&self, who: &Principal) -> Result<Client> {
+        let settings = self.settings.iter().cloned().chain(self.nameservice.setting());
+        let builder = ClientBuilder::new().with_url(&self.url).with_config(settings);
+        // A user who acts in its own name needs no right to act for others.
+        let builder = if *who.user == *self.own_user { builder } else { builder.with_user(&*who.user) };
+        builder.build().map_err(|error| from_library(error, Effect::Read))
+    }
+}

@@ -1,0 +1,283 @@
+//! The part of Hadoop's configuration files that the adapter itself needs; hdfs-native reads the
+//! same files for the rest.
+
+use std::collections::HashMap;
+use std::env;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
+use strait_store::{Error, ErrorKind, Result, fail};
+
+/// A configuration file is some kilobytes; a larger one is a mistake.
+const MAX_FILE_BYTES: u64 = 4 << 20;
+
+/// A namenode's port if the URI names none (`HdfsClientConfigKeys.DFS_NAMENODE_RPC_PORT_DEFAULT`).
+const DEFAULT_NAMENODE_PORT: u16 = 8020;
+
+/// `dfs.checksum.combine.mode` of hdfs-site.xml.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ChecksumMode {
+    /// MD5 of the blocks' MD5s of their chunks' CRCs: Hadoop's default, which depends on the sizes
+    /// of blocks and chunks.
+    Md5Md5Crc,
+    /// The CRC of the file's content, which compares with copies in other stores.
+    CompositeCrc,
+}
+
+/// The properties of core-site.xml and hdfs-site.xml.
+#[derive(Debug, Default)]
+pub(super) struct HadoopConfig {
+    properties: HashMap<String, String>,
+}
+
+impl HadoopConfig {
+    /// Reads the files in `$HADOOP_CONF_DIR`, or `$HADOOP_HOME/etc/hadoop`. Without either variable
+    /// there are no properties.
+    pub fn load() -> Result<Self> {
+        let dir = match (env::var_os("HADOOP_CONF_DIR"), env::var_os("HADOOP_HOME")) {
+            (Some(dir), _) => PathBuf::from(dir),
+            (None, Some(home)) => Path::new(&home).join("etc/hadoop"),
+            (None, None) => return Ok(Self::default()),
+        };
+        let mut config = Self::default();
+        for name in ["core-site.xml", "hdfs-site.xml"] {
+            let path = dir.join(name);
+            if path.exists() {
+                config.add(&path).map_err(|error| error.at("read", path.display().to_string()))?;
+            }
+        }
+        Ok(config)
+    }
+
+    fn add(&mut self, path: &Path) -> Result<()> {
+        let mut text = String::new();
+        File::open(path)?.take(MAX_FILE_BYTES).read_to_string(&mut text)?;
+        self.parse(&text)
+    }
+
+    fn parse(&mut self, text: &str) -> Result<()> {
+        let options = roxmltree::ParsingOptions { allow_dtd: true, ..Default::default() };
+        let document = roxmltree::Document::parse_with_options(text, options).map_err(|error| {
+            Error::new(ErrorKind::InvalidArgument, format!("not a Hadoop configuration file: {error}"))
+        })?;
+        let child = |node: roxmltree::Node<'_, '_>, name: &str| {
+            let found = node.children().find(|child| child.has_tag_name(name));
+            found.and_then(|child| child.text().map(|text| text.trim().to_owned()))
+        };
+        for property in document.root_element().children().filter(|node| node.has_tag_name("property")) {
+            if let (Some(name), Some(value)) = (child(property, "name"), child(property, "value")) {
+                self.properties.insert(name, value);
+            }
+        }
+        Ok(())
+    }
+
+    /// The value of a property.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.properties.get(name).map(String::as_str)
+    }
+
+    /// The `host:port` of each namenode behind `authority` (`host`,
+    /// `host:port`, or a nameservice of the configuration).
+    pub fn namenodes(&self, authority: &str) -> Result<Vec<String>> {
+        if let Some(ids) = self.get(&format!("dfs.ha.namenodes.{authority}")) {
+            let address = |id: &str| self.get(&format!("dfs.namenode.rpc-address.{authority}.{}", id.trim()));
+            let addresses: Vec<String> = ids.split(',').filter_map(address).map(str::to_owned).collect();
+            if addresses.is_empty() {
+                return fail(
+                    ErrorKind::InvalidArgument,
+                    format!("nameservice {authority} has no dfs.namenode.rpc-address in hdfs-site.xml"),
+                );
+            }
+            return Ok(addresses);
+        }
+        let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+        Ok(vec![if has_port { authority.to_owned() } else { format!("{authority}:{DEFAULT_NAMENODE_PORT}") }])
+    }
+
+    /// The ids of a nameservice's namenodes, in the order of [`HadoopConfig::namenodes`]; none if
+    /// `authority` is a host.
+    pub fn namenode_ids(&self, authority: &str) -> Vec<String> {
+        let ids = self.get(&format!("dfs.ha.namenodes.{authority}")).unwrap_or_default();
+        let has_address =
+            |id: &&str| self.get(&format!("dfs.namenode.rpc-address.{authority}.{id}")).is_some();
+        ids.split(',').map(str::trim).filter(has_address).map(str::to_owned).collect()
+    }
+
+    /// The reason why this configuration rules out the adapter's own part of the protocol, if it
+    /// does.
+    pub fn secured(&self) -> Option<&'static str> {
+        if self.get("hadoop.security.authentication").is_some_and(|name| name != "simple") {
+            return Some("not with Kerberos");
+        }
+        if self.get("dfs.data.transfer.protection").is_some() {
+            return Some("not with protected data transfer");
+        }
+        None
+    }
+
+    /// The way to combine the blocks' checksums to a file's.
+    ///
+    /// # Errors
+    /// InvalidArgument for a mode that Hadoop doesn't have.
+    pub fn checksum_mode(&self) -> Result<ChecksumMode> {
+        const NAME: &str = "dfs.checksum.combine.mode";
+        match self.get(NAME) {
+            None | Some("MD5MD5CRC") => Ok(ChecksumMode::Md5Md5Crc),
+            Some("COMPOSITE_CRC") => Ok(ChecksumMode::CompositeCrc),
+            Some(other) => fail(
+                ErrorKind::InvalidArgument,
+                format!("{NAME} is {other:?} in hdfs-site.xml; it can be MD5MD5CRC or COMPOSITE_CRC"),
+            ),
+        }
+    }
+
+    /// The number that a property has.
+    ///
+    /// # Errors
+    /// InvalidArgument if its value isn't a number.
+    pub fn number<T: FromStr>(&self, name: &str) -> Result<Option<T>> {
+        let parse = |value: &str| {
+            let message = format!("{name} is {value:?} in Hadoop's configuration, which isn't such a number");
+            value.parse().map_err(|_| Error::new(ErrorKind::InvalidArgument, message))
+        };
+        self.get(name).map(parse).transpose()
+    }
+
+    /// The bytes that a property has, perhaps with one of Hadoop's units: k, m, g, t, p, e, of 1,024
+    /// each. Another value is ignored with a warning, as if the property weren't there.
+    pub fn bytes(&self, name: &str) -> Option<u64> {
+        self.with_unit(name, bytes_of, "bytes with one of the units k, m, g, t, p, e, or without")
+    }
+
+    /// The time that a property has, in seconds or in one of Hadoop's units: ns, us, ms, s, m, h, d.
+    /// Another value is ignored with a warning.
+    pub fn duration(&self, name: &str) -> Option<Duration> {
+        self.with_unit(name, duration_of, "a time with one of the units ns, us, ms, s, m, h, d, or seconds")
+    }
+
+    fn with_unit<T>(&self, name: &str, parse: fn(&str) -> Option<T>, wanted: &str) -> Option<T> {
+        let value = self.get(name)?;
+        let parsed = parse(value.trim());
+        if parsed.is_none() {
+            tracing::warn!("{name} is {value:?} in Hadoop's configuration, not {wanted}: using the default");
+        }
+        parsed
+    }
+
+    /// Whether to call datanodes by name rather than by address.
+    pub fn use_datanode_hostname(&self) -> bool {
+        self.get("dfs.client.use.datanode.hostname").is_some_and(|value| value.eq_ignore_ascii_case("true"))
+    }
+}
+
+/// `StringUtils.TraditionalBinaryPrefix.string2long`, for sizes above zero.
+fn bytes_of(text: &str) -> Option<u64> {
+    let unit = text.chars().last()?.to_ascii_lowercase();
+    let (number, shift) = match "kmgtpe".find(unit) {
+        Some(index) => (&text[..text.len() - 1], 10 * (index as u32 + 1)),
+        None => (text, 0),
+    };
+    let bytes = number.parse::<u64>().ok()?.checked_mul(1 << shift)?;
+    // Java's longs have a sign.
+    (1..=i64::MAX as u64).contains(&bytes).then_some(bytes)
+}
+
+/// `Configuration.getTimeDuration`, for seconds.
+fn duration_of(text: &str) -> Option<Duration> {
+    let text = text.to_ascii_lowercase();
+    let at = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(at);
+    let number: u64 = number.parse().ok()?;
+    Some(match unit.trim() {
+        "ns" => Duration::from_nanos(number),
+        "us" => Duration::from_micros(number),
+        "ms" => Duration::from_millis(number),
+        "" | "s" => Duration::from_secs(number),
+        "m" => Duration::from_secs(number.checked_mul(60)?),
+        "h" => Duration::from_secs(number.checked_mul(3_600)?),
+        "d" => Duration::from_secs(number.checked_mul(86_400)?),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(properties: &[(&str, &str)]) -> HadoopConfig {
+        let properties = properties.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        HadoopConfig { properties: properties.collect() }
+    }
+
+    #[test]
+    fn a_nameservice_is_all_its_namenodes_and_a_host_itself() {
+        let config = config(&[
+            ("dfs.ha.namenodes.prod", "nn1, nn2"),
+            ("dfs.namenode.rpc-address.prod.nn1", "a:8020"),
+            ("dfs.namenode.rpc-address.prod.nn2", "b:9000"),
+            ("dfs.ha.namenodes.bare", "nn1"),
+        ]);
+        assert_eq!(config.namenodes("prod").unwrap(), ["a:8020", "b:9000"]);
+        assert_eq!(config.namenode_ids("prod"), ["nn1", "nn2"]);
+        assert!(config.namenode_ids("host").is_empty());
+        assert_eq!(config.namenodes("host").unwrap(), ["host:8020"]);
+        assert_eq!(config.namenodes("host:9").unwrap(), ["host:9"]);
+        assert_eq!(config.namenodes("bare").unwrap_err().kind(), ErrorKind::InvalidArgument);
+    }
+
+    #[test]
+    fn sizes_and_times_have_hadoops_units() {
+        let sizes = [
+            ("134217728", Some(128 << 20)),
+            ("128m", Some(128 << 20)),
+            ("128M", Some(128 << 20)),
+            (" 1g ", Some(1 << 30)),
+            ("4k", Some(4 << 10)),
+            ("2T", Some(2 << 40)),
+            ("1p", Some(1 << 50)),
+            ("7E", Some(7 << 60)),
+            ("8e", None),
+            ("128mb", None),
+            ("0", None),
+            ("-1m", None),
+            ("m", None),
+            ("", None),
+            ("ü", None),
+        ];
+        for (value, bytes) in sizes {
+            assert_eq!(config(&[("size", value)]).bytes("size"), bytes, "{value:?}");
+        }
+        let times = [
+            ("30", Some(30_000)),
+            ("30s", Some(30_000)),
+            ("1500ms", Some(1_500)),
+            ("2 M", Some(120_000)),
+            ("1h", Some(3_600_000)),
+            ("1w", None),
+            ("s", None),
+            ("99999999999999999999", None),
+        ];
+        for (value, milliseconds) in times {
+            let due = milliseconds.map(Duration::from_millis);
+            assert_eq!(config(&[("time", value)]).duration("time"), due, "{value:?}");
+        }
+        assert_eq!(config(&[]).bytes("size"), None);
+    }
+
+    #[test]
+    fn a_configuration_file_gives_its_properties() {
+        let mut config = HadoopConfig::default();
+        let text = "<?xml version=\"1.0\"?><configuration><property><name>hadoop.security.authentication\
+            </name><value> kerberos </value><final>true</final></property></configuration>";
+        config.parse(text).unwrap();
+        assert_eq!(config.secured(), Some("not with Kerberos"));
+        assert!(HadoopConfig::default().secured().is_none());
+        assert_eq!(config.checksum_mode().unwrap(), ChecksumMode::Md5Md5Crc);
+        config.properties.insert("dfs.checksum.combine.mode".into(), "SHA".into());
+        assert_eq!(config.checksum_mode().unwrap_err().kind(), ErrorKind::InvalidArgument);
+        assert_eq!(config.parse("<configuration>").unwrap_err().kind(), ErrorKind::InvalidArgument);
+    }
+}

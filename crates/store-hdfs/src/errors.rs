@@ -1,0 +1,196 @@
+//! Hadoop's errors, as kinds.
+
+use hdfs_native::HdfsError;
+use std::io;
+use strait_store::{Error, ErrorKind};
+
+/// Longest message passed on. A Java exception's first line is shorter; the library's list of
+/// failed datanodes isn't.
+const MAX_MESSAGE_CHARS: usize = 400;
+
+/// Whether a request may have changed the store if its answer is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Effect {
+    /// It only reads.
+    Read,
+    /// It changes the store.
+    Mutation,
+    /// It changes the store, and the server recognises a repetition: it can be repeated.
+    Remembered,
+}
+
+/// The error for a Java exception: `class` with package, `message` perhaps with a stack trace.
+pub(super) fn from_java(class: &str, message: &str) -> Error {
+    let line = first_line(message);
+    let simple = class.rsplit(['.', '$']).next().unwrap_or(class);
+    let error = Error::new(kind_of(simple, line), shown(simple, line));
+    match simple {
+        // A retry can't recover a lost lease.
+        "LeaseExpiredException" => error.with_retry_safe(false),
+        _ => error,
+    }
+}
+
+fn kind_of(class: &str, message: &str) -> ErrorKind {
+    match class {
+        "FileNotFoundException" if message.starts_with("Path is not a file") => ErrorKind::IsADirectory,
+        "FileNotFoundException" | "PathNotFoundException" | "NoSuchFileException" => ErrorKind::NotFound,
+        "FileAlreadyExistsException" | "PathExistsException" => ErrorKind::AlreadyExists,
+        "ParentNotDirectoryException" | "PathIsNotDirectoryException" => ErrorKind::NotADirectory,
+        "PathIsDirectoryException" => ErrorKind::IsADirectory,
+        "PathIsNotEmptyDirectoryException" => ErrorKind::NotEmpty,
+        // The namenode's answer for a path that leads through a file.
+        "AccessControlException" if message.ends_with("(is not a directory)") => ErrorKind::NotADirectory,
+        "AccessControlException" | "AuthorizationException" | "SnapshotAccessControlException" => {
+            ErrorKind::PermissionDenied
+        }
+        "SaslException" | "GSSException" | "InvalidToken" | "AuthenticationException" => {
+            ErrorKind::Unauthenticated
+        }
+        "IllegalArgumentException"
+        | "HadoopIllegalArgumentException"
+        | "InvalidPathException"
+        | "PathComponentTooLongException"
+        | "InvalidRequestException"
+        | "SnapshotException" => ErrorKind::InvalidArgument,
+        "UnsupportedOperationException" | "RpcNoSuchMethodException" | "RpcNoSuchProtocolException" => {
+            ErrorKind::Unsupported
+        }
+        "AlreadyBeingCreatedException"
+        | "RecoveryInProgressException"
+        | "LeaseExpiredException"
+        | "NotReplicatedYetException" => ErrorKind::Busy,
+        "QuotaExceededException"
+        | "NSQuotaExceededException"
+        | "DSQuotaExceededException"
+        | "QuotaByStorageTypeExceededException"
+        | "MaxDirectoryItemsExceededException"
+        | "DiskOutOfSpaceException" => ErrorKind::NoSpace,
+        "SafeModeException"
+        | "RetriableException"
+        | "StandbyException"
+        | "ObserverRetryOnActiveException"
+        | "RpcServerException" => ErrorKind::Unavailable,
+        "SocketTimeoutException" | "TimeoutException" => ErrorKind::TimedOut,
+        "ChecksumException" | "BlockMissingException" => ErrorKind::Corrupt,
+        _ => kind_by_message(message),
+    }
+}
+
+/// The namenode throws a bare IOException for some wrong requests; only the text distinguishes
+/// them.
+fn kind_by_message(message: &str) -> ErrorKind {
+    let invalid = ["Requested replication factor", "Specified block size", "Rename destination "];
+    if invalid.iter().any(|start| message.starts_with(start)) {
+        ErrorKind::InvalidArgument
+    } else if message.contains("could only be written to 0 of the") {
+        // No datanode has room, or there is none: both may be temporary.
+        ErrorKind::Unavailable
+    } else {
+        ErrorKind::Internal
+    }
+}
+
+/// The library's error as ours, with its first line as the message.
+pub(super) fn from_library(error: HdfsError, effect: Effect) -> Error {
+    let kind = match &error {
+        HdfsError::RPCError(class, message) | HdfsError::FatalRPCError(class, message) => {
+            return from_java(class, message).caused_by(error);
+        }
+        HdfsError::IOError(source) => io_kind(source, effect),
+        HdfsError::AlreadyExists(_) => ErrorKind::AlreadyExists,
+        HdfsError::FileNotFound(path) => {
+            let message = format!("no such file or directory: {path}");
+            return Error::new(ErrorKind::NotFound, message).caused_by(error);
+        }
+        HdfsError::IsADirectoryError(_) => ErrorKind::IsADirectory,
+        HdfsError::InvalidPath(_) | HdfsError::InvalidArgument(_) | HdfsError::UrlParseError(_) => {
+            ErrorKind::InvalidArgument
+        }
+        HdfsError::UnsupportedFeature(_) | HdfsError::UnsupportedErasureCodingPolicy(_) => {
+            ErrorKind::Unsupported
+        }
+        HdfsError::ChecksumError | HdfsError::BlocksNotFound(_) => ErrorKind::Corrupt,
+        HdfsError::DataTransferError(_) => ErrorKind::Unavailable,
+        HdfsError::SASLError(_) | HdfsError::GSSAPIError(..) | HdfsError::NoSASLMechanism => {
+            ErrorKind::Unauthenticated
+        }
+        _ => ErrorKind::Internal,
+    };
+    let message = match &error {
+        // The variant's own text, without the library's preface.
+        HdfsError::AlreadyExists(message) | HdfsError::OperationFailed(message) => {
+            first_line(message).to_owned()
+        }
+        HdfsError::DataTransferError(message) => message.lines().next().unwrap_or_default().to_owned(),
+        other => first_line(&other.to_string()).to_owned(),
+    };
+    Error::new(kind, clipped(&message)).caused_by(error)
+}
+
+/// A refused connection carried nothing. A broken one may have carried the request.
+fn io_kind(source: &io::Error, effect: Effect) -> ErrorKind {
+    use io::ErrorKind as Io;
+    match source.kind() {
+        Io::ConnectionRefused | Io::HostUnreachable | Io::NetworkUnreachable | Io::AddrNotAvailable => {
+            ErrorKind::Unavailable
+        }
+        _ if effect != Effect::Read => ErrorKind::OutcomeUnknown,
+        Io::TimedOut => ErrorKind::TimedOut,
+        _ => ErrorKind::Unavailable,
+    }
+}
+
+/// The first line of a Java exception's text, without the stack trace.
+pub(super) fn first_line(message: &str) -> &str {
+    message.lines().next().unwrap_or_default().trim_end()
+}
+
+fn shown(class: &str, line: &str) -> String {
+    if line.is_empty() { class.to_owned() } else { clipped(line) }
+}
+
+fn clipped(text: &str) -> String {
+    match text.char_indices().nth(MAX_MESSAGE_CHARS) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn java_classes_become_kinds_and_stack_traces_one_line() {
+        let cases = [
+            ("java.io.FileNotFoundException", "File does not exist: /a", ErrorKind::NotFound),
+            ("java.io.FileNotFoundException", "Path is not a file: /a", ErrorKind::IsADirectory),
+            ("org.apache.hadoop.security.AccessControlException", "no", ErrorKind::PermissionDenied),
+            ("org.apache.hadoop.hdfs.protocol.RecoveryInProgressException", "x", ErrorKind::Busy),
+            ("org.apache.hadoop.security.token.SecretManager$InvalidToken", "x", ErrorKind::Unauthenticated),
+            ("java.io.IOException", "Requested replication factor of 9", ErrorKind::InvalidArgument),
+            ("java.io.IOException", "something else", ErrorKind::Internal),
+        ];
+        for (class, message, kind) in cases {
+            let error = from_java(class, &format!("{message}\n\tat org.apache.Foo.bar(Foo.java:1)"));
+            assert_eq!(error.kind(), kind, "{class}: {message}");
+            assert_eq!(error.message(), message);
+        }
+    }
+
+    #[test]
+    fn a_broken_connection_leaves_a_mutation_unknown_but_a_refused_one_does_not() {
+        let broken = || HdfsError::IOError(io::ErrorKind::ConnectionAborted.into());
+        assert_eq!(from_library(broken(), Effect::Mutation).kind(), ErrorKind::OutcomeUnknown);
+        assert_eq!(from_library(broken(), Effect::Read).kind(), ErrorKind::Unavailable);
+        let refused = HdfsError::IOError(io::ErrorKind::ConnectionRefused.into());
+        assert_eq!(from_library(refused, Effect::Mutation).kind(), ErrorKind::Unavailable);
+    }
+
+    #[test]
+    fn a_long_message_is_clipped() {
+        let error = from_library(HdfsError::DataTransferError("ü".repeat(10_000)), Effect::Read);
+        assert!(error.message().chars().count() <= MAX_MESSAGE_CHARS + 1);
+    }
+}

@@ -1,0 +1,299 @@
+//! Opening files, and locating their bytes.
+
+use super::blocks::Blocks;
+use super::errors::Effect;
+use super::library::LibraryFile;
+use super::library_writer::LibraryWriter;
+use super::namespace::checked_permission;
+use super::reader::HdfsReader;
+use super::retry::{Backoff, PATIENCE, with_patience};
+use super::shared::Shared;
+use super::source::{DatanodesFile, Source};
+use super::wire::{LocatedBlock, LocatedBlocks};
+use super::write::{Context, DatanodesWriter, FileStatus, LeaseHolder, Settings};
+use hdfs_native::WriteOptions;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+use strait_store::FileWriter;
+use strait_store::budget::Pool;
+use strait_store::{BlockLocation, CreateOptions, Principal};
+use strait_store::{Error, ErrorKind, Result, fail};
+
+/// Permission of a new file for which the caller gives none: Hadoop's own default (0666 less the
+/// umask 022).
+const DEFAULT_FILE_PERMISSION: u32 = 0o644;
+
+/// An offset beyond every file: a request for it returns the length and the last block without the
+/// blocks before.
+const FAR_OFFSET: u64 = i64::MAX as u64 - 1;
+
+/// Time that an append waits while the namenode recovers the file from a dead writer: a recovery
+/// takes seconds.
+const APPEND_PATIENCE: Duration = Duration::from_secs(30);
+
+/// Time that an open waits for the length of a block being written, as long as Java's client
+/// (`dfs.client.retry.times.get-last-block-length`, 3 times 4 s).
+const LENGTH_PATIENCE: Duration = Duration::from_secs(12);
+
+/// The namenode's words if a client can't write into an encryption zone
+/// (`UnknownCryptoProtocolVersionException`).
+const NO_CRYPTO_PROTOCOL: &str = "No crypto protocol versions provided by the client are supported";
+
+impl Shared {
+    pub async fn open(self: &Arc<Self>, who: &Principal, path: &str) -> Result<HdfsReader> {
+        let blocks = match self.secured {
+            None => self.blocks(&who.user, path).await?,
+            Some(_) => None,
+        };
+        let source = match blocks {
+            Some(blocks) => {
+                let (shared, user) = (Arc::clone(self), Arc::clone(&who.user));
+                Source::Datanodes(DatanodesFile::new(shared, user, path.to_owned(), blocks))
+            }
+            None => {
+                let client = self.clients.get(who)?;
+                let reader = self.call(who, Effect::Read, |client| async move { client.read(path).await });
+                Source::Library(LibraryFile::new(client, path.to_owned(), reader.await?))
+            }
+        };
+        Ok(HdfsReader::new(source, path.to_owned(), Pool::of_process().share(&who.user)))
+    }
+
+    /// A file's blocks. A last block under construction counts with its visible part. None for a
+    /// file that only the library can read.
+    pub async fn blocks(&self, user: &str, path: &str) -> Result<Option<Blocks>> {
+        let (located, tail_length) = self.located(user, path, 0, i64::MAX as u64).await?;
+        if located.erasure_coding.is_some() || located.encryption.is_some() {
+            return Ok(None);
+        }
+        Ok(Some(Blocks::new(located, tail_length, &self.datanodes)))
+    }
+
+    /// Locations of a file's blocks, and the visible length of a last block under construction.
+    /// Waits some seconds for datanodes that don't know that length.
+    async fn located(
+        &self,
+        user: &str,
+        path: &str,
+        offset: u64,
+        length: u64,
+    ) -> Result<(LocatedBlocks, u64)> {
+        let mut backoff = Backoff::within(LENGTH_PATIENCE);
+        loop {
+            let located = self.namenode.locate(user, path, offset, length).await?;
+            let by_library = located.erasure_coding.is_some() || located.encryption.is_some();
+            let tail = located.last_block.as_ref().filter(|_| !located.is_last_block_complete);
+            let Some(tail) = tail.filter(|_| !by_library) else { return Ok((located, 0)) };
+            match self.datanodes.visible_length(user, tail).await {
+                Ok(length) => return Ok((located, length)),
+                Err(error) if error.kind() == ErrorKind::Unavailable && backoff.pause().await => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    pub async fn create(
+        &self,
+        who: &Principal,
+        path: &str,
+        options: &CreateOptions,
+    ) -> Result<Box<dyn FileWriter>> {
+        self.recoveries.wait(path).await;
+        let options = write_options(options)?;
+        let Some(settings) = &self.write_settings else {
+            return self.create_by_library(who, path, options).await;
+        };
+        let holder = self.own_holder(who)?;
+        let replication = options.replication.unwrap_or(settings.replication);
+        let block_size = options.block_size.unwrap_or(settings.block_size);
+        let created =
+            holder.create(path, options.permission, options.overwrite, replication, block_size).await;
+        match created {
+            Ok(status) if !is_for_library(&status) => {
+                let memory = Pool::of_process().share(&who.user);
+                let context = self.write_context(settings);
+                Ok(Box::new(DatanodesWriter::new(context, &holder, path, &status, None, memory)))
+            }
+            Ok(_) => {
+                tracing::debug!(path, "an erasure-coded or encrypted file, written by the library");
+                // In place of the one that was just created.
+                self.create_by_library(who, path, WriteOptions { overwrite: true, ..options }).await
+            }
+            // The adapter doesn't claim to encrypt.
+            Err(error) if error.message().contains(NO_CRYPTO_PROTOCOL) => {
+                tracing::debug!(path, "in an encryption zone, written by the library");
+                self.create_by_library(who, path, options).await
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn create_by_library(
+        &self,
+        who: &Principal,
+        path: &str,
+        options: WriteOptions,
+    ) -> Result<Box<dyn FileWriter>> {
+        let client = self.clients.get(who)?;
+        let created = self.call(who, Effect::Mutation, |client| {
+            let options = options.clone();
+            async move { client.create(path, options).await }
+        });
+        let recoveries = Arc::clone(&self.recoveries);
+        Ok(Box::new(LibraryWriter::new(created.await?, path.to_owned(), client, recoveries)))
+    }
+
+    pub async fn append(&self, who: &Principal, path: &str) -> Result<Box<dyn FileWriter>> {
+        self.recoveries.wait(path).await;
+        let Some(settings) = &self.write_settings else { return self.append_by_library(who, path).await };
+        let holder = self.own_holder(who)?;
+        let mut backoff = Backoff::within(APPEND_PATIENCE);
+        let (status, last) = loop {
+            match holder.append(path).await {
+                Ok(opened) => break opened,
+                Err(error) if is_being_recovered(&error) && backoff.pause().await => {}
+                // The namenode's answer for an erasure-coded file.
+                Err(error) if error.kind() == ErrorKind::Unsupported => {
+                    tracing::debug!(path, %error, "appended to by the library");
+                    return self.append_by_library(who, path).await;
+                }
+                Err(error) => return Err(append_refusal(error)),
+            }
+        };
+        let memory = Pool::of_process().share(&who.user);
+        let context = self.write_context(settings);
+        let writer = DatanodesWriter::new(context, &holder, path, &status, last, memory);
+        if is_for_library(&status) {
+            tracing::debug!(path, "an erasure-coded or encrypted file, appended to by the library");
+            writer.give_up().await?;
+            return self.append_by_library(who, path).await;
+        }
+        Ok(Box::new(writer))
+    }
+
+    async fn append_by_library(&self, who: &Principal, path: &str) -> Result<Box<dyn FileWriter>> {
+        let client = self.clients.get(who)?;
+        let mut backoff = Backoff::within(APPEND_PATIENCE);
+        let writer = loop {
+            let client = client.clone();
+            let names = self.namenode.names();
+            // The library merges Java's exceptions for "taken" into one; the namenode's text
+            // separates them here.
+            match with_patience(&names, Effect::Mutation, || client.append(path)).await {
+                Ok(writer) => break writer,
+                Err(error) if is_being_recovered(&error) && backoff.pause().await => {}
+                Err(error) => return Err(append_refusal(error)),
+            }
+        };
+        // From here on, dropping this value frees the file again.
+        let recoveries = Arc::clone(&self.recoveries);
+        let writer = LibraryWriter::new(writer, path.to_owned(), client, recoveries);
+        let length = self.stat(who, path).await?.length;
+        Ok(Box::new(writer.starting_at(length)))
+    }
+
+    fn own_holder(&self, who: &Principal) -> Result<Arc<LeaseHolder>> {
+        match who.user.is_empty() {
+            true => fail(ErrorKind::Unauthenticated, "no user name"),
+            false => Ok(self.holders.get(&self.namenode, &who.user)),
+        }
+    }
+
+    fn write_context(&self, settings: &Arc<Settings>) -> Context {
+        Context {
+            datanodes: Arc::clone(&self.datanodes),
+            settings: Arc::clone(settings),
+            recoveries: Arc::clone(&self.recoveries),
+        }
+    }
+
+    pub async fn truncate(&self, who: &Principal, path: &str, length: u64) -> Result<()> {
+        self.require_own_calls()?;
+        self.recoveries.wait(path).await;
+        if length > i64::MAX as u64 {
+            // This would be negative in Java. The path's own errors come first.
+            self.namenode.locate(&who.user, path, FAR_OFFSET, 1).await?;
+            return fail(ErrorKind::InvalidArgument, "longer than the file");
+        }
+        if self.namenode.truncate(&who.user, path, length).await? {
+            return Ok(());
+        }
+        // The datanodes are still cutting the last block.
+        let mut backoff = Backoff::within(PATIENCE);
+        while self.namenode.locate(&who.user, path, FAR_OFFSET, 1).await?.under_construction {
+            if !backoff.pause().await {
+                return fail(ErrorKind::TimedOut, "the truncation continues in the background");
+            }
+        }
+        Ok(())
+    }
+
+    pub async fn block_locations(
+        &self,
+        who: &Principal,
+        path: &str,
+        range: Range<u64>,
+    ) -> Result<Vec<BlockLocation>> {
+        self.require_own_calls()?;
+        let length = range.end.saturating_sub(range.start);
+        // Limited to Java's longs.
+        let (offset, length) = (range.start.min(FAR_OFFSET), length.min(i64::MAX as u64));
+        let (located, length) = self.located(&who.user, path, offset, length).await?;
+        let mut blocks = located.blocks;
+        if let Some(last) = located.last_block.filter(|_| !located.is_last_block_complete) {
+            blocks.retain(|block| block.offset < last.offset);
+            let mut last = last;
+            last.block.num_bytes = length;
+            blocks.push(last);
+        }
+        let overlaps = |block: &LocatedBlock| {
+            !range.is_empty()
+                && block.offset < range.end
+                && range.start < block.offset.saturating_add(block.block.num_bytes)
+        };
+        Ok(blocks.iter().filter(|block| overlaps(block)).map(|block| self.location_of(block)).collect())
+    }
+
+    fn location_of(&self, block: &LocatedBlock) -> BlockLocation {
+        let nodes = block.locations.iter().map(|location| &location.id);
+        BlockLocation {
+            offset: block.offset,
+            length: block.block.num_bytes,
+            hosts: nodes.clone().map(|id| id.host_name.clone()).collect(),
+            addresses: nodes.map(|id| self.datanodes.address(id)).collect(),
+            corrupt: block.corrupt,
+        }
+    }
+}
+
+fn write_options(options: &CreateOptions) -> Result<WriteOptions> {
+    Ok(WriteOptions {
+        block_size: options.block_size,
+        replication: options.replication.map(u32::from),
+        permission: options.permission.map_or(Ok(DEFAULT_FILE_PERMISSION), checked_permission)?,
+        overwrite: options.overwrite,
+        create_parent: true,
+    })
+}
+
+/// Whether the adapter can't write such a file.
+fn is_for_library(status: &FileStatus) -> bool {
+    status.erasure_coding.is_some() || status.encryption.is_some()
+}
+
+fn is_being_recovered(error: &Error) -> bool {
+    error.kind() == ErrorKind::Busy && error.message().contains("recover")
+}
+
+/// The library reports "already exists" for a directory, and for a file that has a writer.
+fn append_refusal(error: Error) -> Error {
+    if error.kind() != ErrorKind::AlreadyExists {
+        return error;
+    }
+    let kind = match error.message().contains("already exists as a directory") {
+        true => ErrorKind::IsADirectory,
+        false => ErrorKind::Busy,
+    };
+    Error::new(kind, error.message().to_owned()).caused_by(error)
+}

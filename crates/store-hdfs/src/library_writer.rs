@@ -1,0 +1,110 @@
+//! The only writer of a file, by the library.
+
+use super::errors::{Effect, from_library};
+use super::recovery::Recoveries;
+use async_trait::async_trait;
+use bytes::Bytes;
+use hdfs_native::{Client, HdfsError};
+use std::sync::Arc;
+use strait_store::{ErrorKind, Result, fail};
+use strait_store::{FileWriter, MAX_CHUNK_BYTES};
+use tokio::runtime::Handle;
+
+/// Writes through the library's pipeline.
+pub(super) struct LibraryWriter {
+    /// None once it is closed.
+    writer: Option<hdfs_native::file::FileWriter>,
+    path: String,
+    position: u64,
+    /// Bytes that no flush has covered yet.
+    unflushed: bool,
+    client: Client,
+    recoveries: Arc<Recoveries>,
+    runtime: Handle,
+}
+
+impl LibraryWriter {
+    /// A writer for a file that `client` has just opened.
+    pub fn new(
+        writer: hdfs_native::file::FileWriter,
+        path: String,
+        client: Client,
+        recoveries: Arc<Recoveries>,
+    ) -> Self {
+        let runtime = Handle::current();
+        Self { writer: Some(writer), path, position: 0, unflushed: false, client, recoveries, runtime }
+    }
+
+    /// The same for a file that already has `position` bytes.
+    pub fn starting_at(mut self, position: u64) -> Self {
+        self.position = position;
+        self
+    }
+
+    fn failed(&self, operation: &'static str, error: HdfsError) -> strait_store::Error {
+        from_library(error, Effect::Mutation).at(operation, &self.path)
+    }
+}
+
+fn closed<T>() -> Result<T> {
+    fail(ErrorKind::InvalidArgument, "the writer is closed")
+}
+
+#[async_trait]
+impl FileWriter for LibraryWriter {
+    async fn append(&mut self, data: Bytes) -> Result<()> {
+        if data.len() > MAX_CHUNK_BYTES {
+            return fail(ErrorKind::InvalidArgument, "an append takes 4 MiB at most")
+                .map_err(|error: strait_store::Error| error.at("append", &self.path));
+        }
+        if data.is_empty() {
+            return Ok(());
+        }
+        let Some(writer) = &mut self.writer else { return closed() };
+        let length = data.len() as u64;
+        let written = writer.write_bytes(data).await;
+        written.map_err(|error| self.failed("append", error))?;
+        self.position += length;
+        self.unflushed = true;
+        Ok(())
+    }
+
+    /// The library has no hflush: flush is hsync, the stronger of the two.
+    async fn flush(&mut self) -> Result<Option<u32>> {
+        self.sync().await
+    }
+
+    async fn sync(&mut self) -> Result<Option<u32>> {
+        if !self.unflushed {
+            return Ok(None);
+        }
+        let Some(writer) = &mut self.writer else { return closed() };
+        let synced = writer.hsync().await;
+        synced.map_err(|error| self.failed("sync", error))?;
+        self.unflushed = false;
+        Ok(None)
+    }
+
+    async fn close(&mut self) -> Result<Option<u32>> {
+        let Some(writer) = &mut self.writer else { return Ok(None) };
+        // On failure the writer stays, and its drop abandons the file.
+        let outcome = writer.close().await;
+        outcome.map_err(|error| self.failed("close", error))?;
+        self.writer = None;
+        Ok(None)
+    }
+
+    fn position(&self) -> u64 {
+        self.position
+    }
+}
+
+impl Drop for LibraryWriter {
+    fn drop(&mut self) {
+        // The library's writer first: its drop ends sending and renewing.
+        if self.writer.take().is_some() {
+            let path = std::mem::take(&mut self.path);
+            self.recoveries.start(self.client.clone(), path, &self.runtime);
+        }
+    }
+}

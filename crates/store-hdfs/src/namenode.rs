@@ -1,0 +1,248 @@
+//! The calls to the namenode that the library lacks.
+
+use super::errors::{Effect, from_java};
+use super::retry::{Backoff, PATIENCE, is_passing};
+use super::rpc::{CLIENT_PROTOCOL, Connection, RpcError};
+use super::wire::{
+    EmptyRequest, GetBlockLocationsRequest, GetBlockLocationsResponse, GetFsStatsResponse,
+    GetServerDefaultsResponse, LocatedBlocks, SAFEMODE_GET, ServerDefaults, SetSafeModeRequest,
+    SetSafeModeResponse, TruncateRequest, TruncateResponse,
+};
+use prost::Message;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use strait_store::{Error, ErrorKind, Result, fail};
+
+/// Idle connections kept for the next call, over all users: enough for the busiest users, and few
+/// for a namenode.
+const MAX_IDLE_CONNECTIONS: usize = 64;
+/// Hadoop's servers close a connection that is idle for 10 s (`ipc.client.connection.maxidletime`).
+/// Closing it earlier avoids a broken call.
+const MAX_IDLE: Duration = Duration::from_secs(5);
+
+/// The namenode, or the namenodes of a nameservice, of which one is active.
+#[derive(Debug)]
+pub(super) struct Namenode {
+    addresses: Vec<String>,
+    active: AtomicUsize,
+    idle: Mutex<Vec<Idle>>,
+}
+
+#[derive(Debug)]
+struct Idle {
+    user: String,
+    index: usize,
+    since: Instant,
+    connection: Connection,
+}
+
+impl Namenode {
+    pub fn new(addresses: Vec<String>) -> Self {
+        Self { addresses, active: AtomicUsize::new(0), idle: Mutex::default() }
+    }
+
+    /// The addresses, for messages.
+    pub fn names(&self) -> String {
+        self.addresses.join(", ")
+    }
+
+    /// Index of the namenode that answered last.
+    pub fn active(&self) -> usize {
+        self.active.load(Ordering::Relaxed)
+    }
+
+    /// Whether there are other namenodes to try.
+    pub fn is_one_of_many(&self) -> bool {
+        self.addresses.len() > 1
+    }
+
+    /// Locations of `length` bytes from `offset`, and always the last block of a file under
+    /// construction.
+    pub async fn locate(&self, user: &str, path: &str, offset: u64, length: u64) -> Result<LocatedBlocks> {
+        let request = GetBlockLocationsRequest { path: path.to_owned(), offset, length };
+        let answer: GetBlockLocationsResponse =
+            self.call(user, "getBlockLocations", &request, Effect::Read, PATIENCE).await?;
+        answer.locations.ok_or_else(|| Error::new(ErrorKind::NotFound, "no such file"))
+    }
+
+    pub async fn statistics(&self, user: &str) -> Result<GetFsStatsResponse> {
+        self.call(user, "getFsStats", &EmptyRequest {}, Effect::Read, PATIENCE).await
+    }
+
+    /// Whether it is in safe mode. Either it has just started and lacks reports of some blocks, or
+    /// an operator has ordered it. Any user may ask a namenode. Servers that don't tell (a
+    /// federation's router may not) count as not in safe mode.
+    pub async fn is_in_safe_mode(&self, user: &str) -> Result<bool> {
+        let request = SetSafeModeRequest { action: SAFEMODE_GET, checked: Some(true) };
+        let told: Result<SetSafeModeResponse> =
+            self.call(user, "setSafeMode", &request, Effect::Read, PATIENCE).await;
+        match told {
+            Ok(answer) => Ok(answer.result),
+            Err(error) if matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::PermissionDenied) => {
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The cluster's defaults. Called once, at start, so a missing namenode is an error at once.
+    pub async fn server_defaults(&self, user: &str) -> Result<ServerDefaults> {
+        let answer: GetServerDefaultsResponse =
+            self.call(user, "getServerDefaults", &EmptyRequest {}, Effect::Read, Duration::ZERO).await?;
+        Ok(answer.defaults)
+    }
+
+    /// Finds the active namenode and records it for [`Namenode::active`].
+    pub async fn find_active(&self, user: &str) -> Result<()> {
+        self.call(user, "getFsStats", &EmptyRequest {}, Effect::Read, PATIENCE)
+            .await
+            .map(|_: GetFsStatsResponse| ())
+    }
+
+    /// Cuts the file; false while datanodes are still cutting the last block.
+    pub async fn truncate(&self, user: &str, path: &str, new_length: u64) -> Result<bool> {
+        let client_name = format!("strait-{}", uuid::Uuid::new_v4());
+        let request = TruncateRequest { path: path.to_owned(), new_length, client_name };
+        let answer: TruncateResponse =
+            self.call(user, "truncate", &request, Effect::Mutation, PATIENCE).await?;
+        Ok(answer.done)
+    }
+
+    async fn call<Q: Message, A: Message + Default>(
+        &self,
+        user: &str,
+        method: &'static str,
+        request: &Q,
+        effect: Effect,
+        patience: Duration,
+    ) -> Result<A> {
+        self.ask(effect, patience, |index, _| self.call_once(index, user, method, request, effect)).await
+    }
+
+    /// Asks the active namenode by `attempt`, which gets its index and the number of the retry. If
+    /// another is active now, searches for it; if it is away, waits for it for at most `patience`.
+    pub async fn ask<A, F>(
+        &self,
+        effect: Effect,
+        patience: Duration,
+        mut attempt: impl FnMut(usize, i32) -> F,
+    ) -> Result<A>
+    where
+        F: Future<Output = std::result::Result<A, RpcError>>,
+    {
+        let mut backoff = Backoff::within(patience);
+        let mut index = self.active.load(Ordering::Relaxed);
+        let (mut asked_in_round, mut retry) = (0, 0);
+        let mut in_doubt = false;
+        loop {
+            let error = match attempt(index, retry).await {
+                Ok(answer) => {
+                    self.active.store(index, Ordering::Relaxed);
+                    return Ok(answer);
+                }
+                Err(error) => error,
+            };
+            match &error {
+                RpcError::Java { class, message } if !is_elsewhere(class) && !is_passing(class) => {
+                    return Err(from_java(class, message));
+                }
+                RpcError::Broken(_) if effect == Effect::Mutation => {
+                    let message = format!("namenode {}: {error}", self.addresses[index]);
+                    return fail(ErrorKind::OutcomeUnknown, message);
+                }
+                RpcError::Broken(_) => in_doubt |= effect == Effect::Remembered,
+                RpcError::Malformed(_) => {
+                    return fail(
+                        ErrorKind::Unavailable,
+                        format!("{} isn't a namenode: {error}", self.addresses[index]),
+                    );
+                }
+                _ => {}
+            }
+            index = (index + 1) % self.addresses.len();
+            retry += 1;
+            asked_in_round += 1;
+            if asked_in_round == self.addresses.len() {
+                asked_in_round = 0;
+                if !backoff.pause().await {
+                    return Err(self.away(error, in_doubt));
+                }
+            }
+        }
+    }
+
+    /// The address of a namenode, by its index.
+    pub fn address(&self, index: usize) -> &str {
+        &self.addresses[index]
+    }
+
+    async fn call_once<Q: Message, A: Message + Default>(
+        &self,
+        index: usize,
+        user: &str,
+        method: &'static str,
+        request: &Q,
+        effect: Effect,
+    ) -> std::result::Result<A, RpcError> {
+        // A kept connection may be closed by now, which only its next use reveals. That is fine for
+        // a call that can be repeated at once.
+        if effect == Effect::Read
+            && let Some(mut connection) = self.take_idle(index, user)
+        {
+            match connection.call(method, request).await {
+                Err(RpcError::Broken(_)) => {}
+                outcome => {
+                    self.keep(index, user, connection, &outcome);
+                    return outcome;
+                }
+            }
+        }
+        let mut connection = Connection::open(&self.addresses[index], user, CLIENT_PROTOCOL).await?;
+        let outcome = connection.call(method, request).await;
+        self.keep(index, user, connection, &outcome);
+        outcome
+    }
+
+    fn take_idle(&self, index: usize, user: &str) -> Option<Connection> {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.retain(|kept| kept.since.elapsed() < MAX_IDLE);
+        let found = idle.iter().rposition(|kept| kept.index == index && kept.user == user)?;
+        Some(idle.swap_remove(found).connection)
+    }
+
+    fn keep<A>(
+        &self,
+        index: usize,
+        user: &str,
+        connection: Connection,
+        outcome: &std::result::Result<A, RpcError>,
+    ) {
+        if !matches!(outcome, Ok(_) | Err(RpcError::Java { .. })) {
+            return;
+        }
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.len() < MAX_IDLE_CONNECTIONS {
+            idle.push(Idle { user: user.to_owned(), index, since: Instant::now(), connection });
+        }
+    }
+
+    fn away(&self, last: RpcError, in_doubt: bool) -> Error {
+        let message = match &last {
+            RpcError::Java { class, message } => from_java(class, message).message().to_owned(),
+            RpcError::NotSent(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
+                "Connection refused: no program listens there; check the port (that of fs.defaultFS, often 8020 \
+                 or 9000), and that the namenode runs"
+                    .to_owned()
+            }
+            other => other.to_string(),
+        };
+        let kind = if in_doubt { ErrorKind::OutcomeUnknown } else { ErrorKind::Unavailable };
+        Error::new(kind, format!("no namenode at {}: {message}", self.names())).caused_by(last)
+    }
+}
+
+/// The call belongs to another namenode of the nameservice.
+fn is_elsewhere(class: &str) -> bool {
+    ["StandbyException", "ObserverRetryOnActiveException"].iter().any(|name| class.ends_with(name))
+}

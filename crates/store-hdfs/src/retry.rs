@@ -1,0 +1,115 @@
+//! Time for which a namenode may be away before its callers get an error.
+
+use super::errors::{Effect, from_library};
+use hdfs_native::HdfsError;
+use std::time::Duration;
+use strait_store::{Error, ErrorKind, Result};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+
+/// A restart or a failover takes seconds to tens of seconds. After a longer wait callers get an
+/// error.
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// First pause between two tries; doubles up to [`LONGEST_PAUSE`].
+pub(super) const FIRST_PAUSE: Duration = Duration::from_millis(100);
+/// Short enough to notice soon that a namenode is back.
+pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// Pauses that grow, up to a deadline.
+#[derive(Debug)]
+pub(super) struct Backoff {
+    pause: Duration,
+    deadline: Instant,
+}
+
+impl Backoff {
+    /// Ends `patience` from now.
+    pub fn within(patience: Duration) -> Self {
+        Self::starting_at(FIRST_PAUSE, patience)
+    }
+
+    /// The same, with another first pause.
+    pub fn starting_at(pause: Duration, patience: Duration) -> Self {
+        Self { pause, deadline: Instant::now() + patience }
+    }
+
+    /// The time at which the tries end.
+    pub fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    /// Waits, and returns whether there is time for another try.
+    pub async fn pause(&mut self) -> bool {
+        if Instant::now() + self.pause >= self.deadline {
+            return false;
+        }
+        sleep(self.pause).await;
+        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        true
+    }
+}
+
+/// Runs one of the library's calls to the namenode. Repeats it while the namenode reports that it
+/// isn't ready yet, and never for longer than [`PATIENCE`]. (The library itself retries failed
+/// connections.)
+pub(super) async fn with_patience<T, F>(
+    namenodes: &str,
+    effect: Effect,
+    mut attempt: impl FnMut() -> F,
+) -> Result<T>
+where
+    F: Future<Output = std::result::Result<T, HdfsError>>,
+{
+    let mut backoff = Backoff::within(PATIENCE);
+    loop {
+        let Ok(outcome) = timeout_at(backoff.deadline(), attempt()).await else {
+            return Err(no_answer(namenodes, effect));
+        };
+        match outcome {
+            Ok(value) => return Ok(value),
+            Err(error) if is_starting(&error) && backoff.pause().await => {}
+            Err(error) => return Err(naming(namenodes, from_library(error, effect))),
+        }
+    }
+}
+
+/// [`with_patience`] for a call that can't be repeated.
+pub(super) async fn once<T>(
+    namenodes: &str,
+    effect: Effect,
+    call: impl Future<Output = std::result::Result<T, HdfsError>>,
+) -> Result<T> {
+    match timeout(PATIENCE, call).await {
+        Ok(outcome) => outcome.map_err(|error| naming(namenodes, from_library(error, effect))),
+        Err(_) => Err(no_answer(namenodes, effect)),
+    }
+}
+
+/// The namenode was reached, and refused the call for now without executing it.
+fn is_starting(error: &HdfsError) -> bool {
+    matches!(error, HdfsError::RPCError(class, _) if is_passing(class))
+}
+
+/// Java exceptions for temporary conditions.
+pub(super) fn is_passing(class: &str) -> bool {
+    ["RetriableException", "SafeModeException"].iter().any(|name| class.ends_with(name))
+}
+
+fn no_answer(namenodes: &str, effect: Effect) -> Error {
+    let kind = match effect {
+        Effect::Read => ErrorKind::Unavailable,
+        Effect::Mutation | Effect::Remembered => ErrorKind::OutcomeUnknown,
+    };
+    Error::new(kind, format!("namenode {namenodes} doesn't answer within {} s", PATIENCE.as_secs()))
+}
+
+/// Adds the namenode's name to errors that don't have it.
+fn naming(namenodes: &str, error: Error) -> Error {
+    match error.kind() {
+        ErrorKind::Unavailable | ErrorKind::OutcomeUnknown | ErrorKind::TimedOut => {
+            let message = format!("namenode {namenodes}: {}", error.message());
+            Error::new(error.kind(), message).with_retry_safe(error.retry_safe()).caused_by(error)
+        }
+        _ => error,
+    }
+}

@@ -1,0 +1,131 @@
+//! State of all operations: the connections to the cluster.
+
+use super::clients::Clients;
+use super::config::{ChecksumMode, HadoopConfig};
+use super::datanode::Datanodes;
+use super::errors::{Effect, from_library};
+use super::namenode::Namenode;
+use super::recovery::Recoveries;
+use super::retry::with_patience;
+use super::rpc::CONNECT_TIMEOUT;
+use super::write::{Holders, Settings};
+use hdfs_native::{Client, HdfsError};
+use std::sync::Arc;
+use strait_store::Principal;
+use strait_store::{ErrorKind, Result, fail};
+use tokio::time::timeout;
+
+/// One connected HDFS.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub clients: Arc<Clients>,
+    pub namenode: Arc<Namenode>,
+    pub datanodes: Arc<Datanodes>,
+    pub recoveries: Arc<Recoveries>,
+    pub checksum_mode: ChecksumMode,
+    /// The users as writers.
+    pub holders: Holders,
+    /// Settings of writers. None if the adapter's own calls can't be made.
+    pub write_settings: Option<Arc<Settings>>,
+    /// The reason why the adapter's own calls can't be made, if they can't.
+    pub secured: Option<&'static str>,
+}
+
+impl Shared {
+    /// Connects; see [`super::HdfsStore::connect`].
+    pub async fn connect(uri: &str) -> Result<Self> {
+        let authority = authority_of(uri)?;
+        let config = HadoopConfig::load()?;
+        let checksum_mode = config.checksum_mode()?;
+        let namenodes = config.namenodes(authority)?;
+        let clients = Arc::new(Clients::new(authority, &namenodes, &config));
+        let namenode = Arc::new(Namenode::new(namenodes));
+        let (secured, write_settings) = match config.secured() {
+            Some(reason) => {
+                let own = clients.get(&Principal::new(clients.own_user()))?;
+                check_by_library(&own, &namenode.names()).await?;
+                (Some(reason), None)
+            }
+            None => {
+                let defaults = namenode.server_defaults(clients.own_user()).await?;
+                clients.prefer(namenode.active());
+                let settings = Settings::new(&config, &defaults)?;
+                let encrypted = defaults.encrypt_data_transfer;
+                let reason = encrypted.then_some("not with encrypted data transfer");
+                (reason, (!encrypted).then(|| Arc::new(settings)))
+            }
+        };
+        match secured {
+            None => tracing::debug!(uri, "files are read and written by the adapter"),
+            Some(reason) => tracing::debug!(uri, reason, "files are read and written by the library"),
+        }
+        let datanodes = Arc::new(Datanodes::new(config.use_datanode_hostname()));
+        let (recoveries, holders) = (Arc::default(), Holders::default());
+        Ok(Self { clients, namenode, datanodes, recoveries, checksum_mode, holders, write_settings, secured })
+    }
+
+    /// One call of the library to the namenode, with patience.
+    pub async fn call<T, F>(
+        &self,
+        who: &Principal,
+        effect: Effect,
+        attempt: impl Fn(Client) -> F,
+    ) -> Result<T>
+    where
+        F: Future<Output = std::result::Result<T, HdfsError>>,
+    {
+        let client = self.clients.get(who)?;
+        let outcome = with_patience(&self.namenode.names(), effect, || attempt(client.clone())).await;
+        if outcome.as_ref().is_err_and(|error| is_about_the_namenode(error.kind())) {
+            self.look_for_active();
+        }
+        outcome
+    }
+
+    /// Makes the next calls begin with the active namenode.
+    fn look_for_active(&self) {
+        if self.secured.is_none() && self.namenode.is_one_of_many() {
+            let (namenode, clients) = (Arc::clone(&self.namenode), Arc::clone(&self.clients));
+            tokio::spawn(async move {
+                match namenode.find_active(clients.own_user()).await {
+                    Ok(()) => clients.prefer(namenode.active()),
+                    Err(error) => tracing::warn!(%error, "no active namenode"),
+                }
+            });
+        }
+    }
+
+    /// Unsupported if the adapter's own calls can't be made.
+    pub fn require_own_calls(&self) -> Result<()> {
+        match self.secured {
+            None => Ok(()),
+            Some(reason) => fail(ErrorKind::Unsupported, reason),
+        }
+    }
+}
+
+fn is_about_the_namenode(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::Unavailable | ErrorKind::OutcomeUnknown | ErrorKind::TimedOut)
+}
+
+/// The part of `hdfs://AUTHORITY/` that names the namenode.
+fn authority_of(uri: &str) -> Result<&str> {
+    let wrong = |why| fail(ErrorKind::InvalidArgument, why);
+    let Some(rest) = uri.strip_prefix("hdfs://") else { return wrong("an HDFS URI begins with hdfs://") };
+    match rest.strip_suffix('/').unwrap_or(rest) {
+        "" => wrong("the URI names no namenode: hdfs://HOST:PORT"),
+        authority if authority.contains(['/', '?', '#']) => {
+            wrong("a store is a whole HDFS: the URI ends after host and port")
+        }
+        authority if authority.contains('@') => wrong("the URI can't name a user; users log in"),
+        authority => Ok(authority),
+    }
+}
+
+/// One call by the library, which times out late; at start-up this limits the wait.
+async fn check_by_library(client: &Client, namenodes: &str) -> Result<()> {
+    match timeout(CONNECT_TIMEOUT, client.get_file_info("/")).await {
+        Ok(answer) => answer.map(drop).map_err(|error| from_library(error, Effect::Read)),
+        Err(_) => fail(ErrorKind::Unavailable, format!("no namenode answers at {namenodes}")),
+    }
+}

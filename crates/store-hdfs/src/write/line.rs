@@ -1,0 +1,171 @@
+//! The line between a writer and its streamer: packets one way, acknowledgements the other.
+
+use super::super::wire::ExtendedBlock;
+use super::queue::{Packet, Queue};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use strait_store::{Error, Result};
+use tokio::sync::Notify;
+
+/// Bytes on their way, beyond which a writer waits: some milliseconds at 10 Gbit/s. An append that
+/// was accepted before may add `MAX_CHUNK_BYTES`.
+const WINDOW_BYTES: usize = 4 << 20;
+
+#[derive(Debug, Default)]
+pub struct Line {
+    state: Mutex<State>,
+    /// There may be a packet to send.
+    to_streamer: Notify,
+    /// A packet was acknowledged, or all failed.
+    to_writer: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    queue: Queue,
+    /// The present block, or the last one; its length counts acknowledged bytes.
+    block: Option<ExtendedBlock>,
+    /// Bytes of the block that were sent, acknowledged or not.
+    sent: u64,
+    /// A pipeline was set up since the namenode last recorded the file's blocks.
+    has_new_pipeline: bool,
+    /// The present block was flushed.
+    is_flushed: bool,
+    failure: Option<Error>,
+    /// Acknowledgements since the last look.
+    acks: u64,
+}
+
+impl Line {
+    /// Adds a packet, and returns its number.
+    pub fn push(&self, packet: Packet) -> i64 {
+        let sequence = self.lock().queue.push(packet);
+        self.to_streamer.notify_one();
+        sequence
+    }
+
+    /// Waits until there is a packet to send or to wait for.
+    pub async fn some_packet(&self) {
+        while self.lock().queue.is_empty() {
+            self.to_streamer.notified().await;
+        }
+    }
+
+    /// The packet to send next. Dropping the future loses none.
+    pub async fn next_packet(&self) -> Packet {
+        loop {
+            {
+                let mut state = self.lock();
+                if let Some(packet) = state.queue.next() {
+                    state.sent = state.sent.max(packet.piece.end());
+                    return packet;
+                }
+            }
+            self.to_streamer.notified().await;
+        }
+    }
+
+    /// Records an acknowledgement, and returns its packet. None if another one is due.
+    pub fn acked(&self, sequence: i64) -> Option<Packet> {
+        let mut state = self.lock();
+        let packet = state.queue.acked(sequence)?;
+        state.acks += 1;
+        if let Some(block) = &mut state.block {
+            block.num_bytes = block.num_bytes.max(packet.piece.end());
+        }
+        drop(state);
+        self.to_writer.notify_one();
+        // The end of the block may be next.
+        self.to_streamer.notify_one();
+        Some(packet)
+    }
+
+    /// Records that the present block has a pipeline, a new one.
+    pub fn set_block(&self, block: ExtendedBlock) {
+        let mut state = self.lock();
+        state.block = Some(block);
+        state.has_new_pipeline = true;
+    }
+
+    /// The present block, or the last one.
+    pub fn block(&self) -> Option<ExtendedBlock> {
+        self.lock().block.clone()
+    }
+
+    /// Begins a recovery: (whether packets were acknowledged since the last one; whether the block
+    /// waits only for its end; whether it was flushed).
+    pub fn rewind(&self) -> (bool, bool, bool) {
+        let mut state = self.lock();
+        let is_ending = state.queue.is_ending();
+        state.queue.rewind();
+        (std::mem::take(&mut state.acks) > 0, is_ending, state.is_flushed)
+    }
+
+    /// Takes the packet that ends the block: a recovery has ended it.
+    pub fn take_end(&self) {
+        self.lock().queue.take_end();
+        self.to_writer.notify_one();
+    }
+
+    /// Records that the block was flushed, and returns whether the namenode has to record the file's
+    /// blocks.
+    pub fn flushed(&self) -> bool {
+        let mut state = self.lock();
+        state.is_flushed = true;
+        std::mem::take(&mut state.has_new_pipeline)
+    }
+
+    /// Another block begins: none of its bytes is sent or flushed.
+    pub fn next_block(&self) {
+        let mut state = self.lock();
+        (state.is_flushed, state.sent) = (false, 0);
+    }
+
+    /// Bytes of the present block that were sent.
+    pub fn sent(&self) -> u64 {
+        self.lock().sent
+    }
+
+    /// Ends everything with this error.
+    pub fn fail(&self, error: Error) {
+        let mut state = self.lock();
+        state.queue.clear();
+        state.failure.get_or_insert(error);
+        drop(state);
+        self.to_writer.notify_one();
+    }
+
+    /// The error that ended the streamer.
+    pub fn check(&self) -> Result<()> {
+        self.lock().failure.as_ref().map_or(Ok(()), |error| Err(error.again()))
+    }
+
+    /// Waits until less than [`WINDOW_BYTES`] are on their way.
+    pub async fn room(&self) -> Result<()> {
+        self.wait(|queue| queue.bytes() < WINDOW_BYTES).await
+    }
+
+    /// Waits until all packets are acknowledged.
+    pub async fn all_acked(&self) -> Result<()> {
+        let last = self.lock().queue.last_queued();
+        self.wait(|queue| queue.is_acked(last)).await
+    }
+
+    async fn wait(&self, is_done: impl Fn(&Queue) -> bool) -> Result<()> {
+        loop {
+            {
+                let state = self.lock();
+                if let Some(error) = &state.failure {
+                    return Err(error.again());
+                }
+                if is_done(&state.queue) {
+                    return Ok(());
+                }
+            }
+            self.to_writer.notified().await;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,301 @@
+//! The task that brings a file's packets to datanodes, block by block. It recovers failed pipelines
+//! as Java's `DataStreamer` does.
+
+use super::super::datanode::Datanodes;
+use super::super::wire::ExtendedBlock;
+use super::holder::OpenFile;
+use super::line::Line;
+use super::pipeline::{Fault, Node, Pipeline, Writing, nodes_of, transfer};
+use super::settings::Settings;
+use super::wire::{Stage, Target, TargetedBlock};
+use std::io;
+use std::net::{IpAddr, UdpSocket};
+use std::sync::Arc;
+use std::time::Duration;
+use strait_store::{ErrorKind, Result, fail};
+use tokio::time::{Instant, sleep};
+
+/// Recoveries in a row without an acknowledgement between them (`pipelineRecoveryCount`).
+const MAX_RECOVERIES: usize = 5;
+/// Tries to bring a replica to another datanode (`addDatanode2ExistingPipeline`).
+const TRANSFER_TRIES: usize = 3;
+/// Pause before each try to reach a datanode that restarts (`handleRestartingDatanode`).
+const RESTART_PAUSE: Duration = Duration::from_secs(4);
+/// Time for which a datanode that failed gets no new block of this file
+/// (`dfs.client.write.exclude.nodes.cache.expiry.interval.millis`).
+const EXCLUSION: Duration = Duration::from_secs(600);
+
+/// Streams one file.
+pub struct Streamer {
+    pub file: Arc<OpenFile>,
+    pub line: Arc<Line>,
+    pub datanodes: Arc<Datanodes>,
+    pub settings: Arc<Settings>,
+    pub replication: usize,
+    pub block_bytes: u64,
+    /// The block before; none at the start of the file.
+    pub previous: Option<ExtendedBlock>,
+    /// The file's last block, to which packets are appended.
+    pub appended: Option<TargetedBlock>,
+    /// Datanodes that failed at a new block, and when.
+    pub excluded: Vec<(Target, Instant)>,
+}
+
+/// The block in the streamer's hands.
+struct Work {
+    writing: Writing,
+    /// The block had bytes when the file was opened.
+    appended: bool,
+    /// Datanodes that failed in its pipeline.
+    failed: Vec<Target>,
+}
+
+impl Streamer {
+    /// Runs until the file is complete or has failed; the line then has the error.
+    pub async fn run(mut self) {
+        loop {
+            self.line.some_packet().await;
+            if let Err(error) = self.write_block().await {
+                tracing::debug!(path = self.file.path, %error, "writing ends");
+                self.line.fail(error);
+                return;
+            }
+        }
+    }
+
+    async fn write_block(&mut self) -> Result<()> {
+        self.line.next_block();
+        let (mut work, mut pipeline) = match self.appended.take() {
+            Some(located) => self.reopen(located).await?,
+            None => self.begin().await?,
+        };
+        let mut recoveries = 0;
+        loop {
+            self.line.set_block(work.writing.block.clone());
+            let Err(fault) = pipeline.run(&self.line, &self.settings).await else { break };
+            drop(pipeline);
+            work.writing.block = self.line.block().unwrap_or(work.writing.block);
+            work.writing.sent = work.writing.sent.max(self.line.sent());
+            let (advanced, is_ending, is_flushed) = self.line.rewind();
+            recoveries = if advanced { 1 } else { recoveries + 1 };
+            if recoveries > MAX_RECOVERIES {
+                return fail(
+                    ErrorKind::Unavailable,
+                    format!("{MAX_RECOVERIES} pipelines failed: {}", fault.error),
+                );
+            }
+            let stage = if is_ending { Stage::CloseRecovery } else { Stage::StreamingRecovery };
+            pipeline = self.recover(&mut work, fault, stage, is_flushed).await?;
+            if is_ending {
+                // The datanodes have finished the block at set-up.
+                self.line.set_block(work.writing.block.clone());
+                self.line.take_end();
+                break;
+            }
+        }
+        self.previous = self.line.block();
+        Ok(())
+    }
+
+    /// A new block and its pipeline. Leaves out datanodes that fail at it.
+    async fn begin(&mut self) -> Result<(Work, Pipeline)> {
+        let mut tries = 0;
+        loop {
+            self.excluded.retain(|(_, since)| since.elapsed() < EXCLUSION);
+            let excluded = self.excluded.iter().map(|(target, _)| target.clone()).collect();
+            let located = self.file.add_block(self.previous.clone(), excluded).await?;
+            let nodes = nodes_of(&located);
+            let writing = Writing { block: located.block, token: located.token, nodes, sent: 0 };
+            match self.open(&writing, Stage::Create, 0).await {
+                Ok(pipeline) => {
+                    return Ok((Work { writing, appended: false, failed: Vec::new() }, pipeline));
+                }
+                Err(Fault { index, error, .. }) => {
+                    self.report(&writing, index, &error);
+                    self.file.abandon_block(writing.block).await?;
+                    let Some(node) = writing.nodes.get(index) else {
+                        return fail(ErrorKind::Unavailable, "the namenode names no datanode for a block");
+                    };
+                    self.excluded.push((node.target.clone(), Instant::now()));
+                    tries += 1;
+                    if tries > self.settings.block_retries {
+                        return fail(
+                            ErrorKind::Unavailable,
+                            format!(
+                                "{tries} pipelines couldn't be set up, last at {}: {error}",
+                                self.name(node)
+                            ),
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    /// The file's last block, to append to it.
+    async fn reopen(&self, located: TargetedBlock) -> Result<(Work, Pipeline)> {
+        let (nodes, sent) = (nodes_of(&located), located.block.num_bytes);
+        if nodes.is_empty() {
+            return fail(ErrorKind::Unavailable, "the file's last block has no live replica");
+        }
+        let writing = Writing { block: located.block, token: located.token, nodes, sent };
+        let mut work = Work { writing, appended: true, failed: Vec::new() };
+        let pipeline = self.set_up(&mut work, None, Stage::Append, false).await?;
+        Ok((work, pipeline))
+    }
+
+    async fn recover(&self, work: &mut Work, fault: Fault, stage: Stage, flushed: bool) -> Result<Pipeline> {
+        self.report(&work.writing, fault.index, &fault.error);
+        self.set_up(work, Some(fault), stage, flushed).await
+    }
+
+    /// Sets up a pipeline for bytes that datanodes have, with a new generation stamp: it rules out
+    /// the replicas of datanodes that are left out (`setupPipelineInternal`).
+    async fn set_up(
+        &self,
+        work: &mut Work,
+        mut fault: Option<Fault>,
+        mut stage: Stage,
+        flushed: bool,
+    ) -> Result<Pipeline> {
+        let mut restart = None;
+        loop {
+            if let Some(fault) = fault.take() {
+                self.leave_out(work, fault, &mut restart).await?;
+            }
+            let left = work.writing.nodes.len();
+            if self.settings.replacement.is_wanted(self.replication, left, work.appended, flushed)
+                && let Err(error) = self.add_datanode(work, stage).await
+            {
+                if !self.settings.replacement.can_do_without(work.writing.nodes.len()) {
+                    return Err(error);
+                }
+                tracing::debug!(path = self.file.path, %error, "continuing with fewer datanodes");
+            }
+            let updated = self.file.update_block(&work.writing.block).await?;
+            let generation = updated.block.generation_stamp;
+            work.writing.token = updated.token;
+            match self.open(&work.writing, stage, generation).await {
+                Ok(pipeline) => {
+                    let old = work.writing.block.clone();
+                    work.writing.block.generation_stamp = generation;
+                    let (nodes, block) = (&work.writing.nodes, work.writing.block.clone());
+                    let ids = nodes.iter().map(|node| node.target.id.clone()).collect();
+                    let storages = nodes.iter().map(|node| node.storage_id.clone()).collect();
+                    self.file.update_pipeline(old, block, ids, storages).await?;
+                    return Ok(pipeline);
+                }
+                Err(failed) => {
+                    self.report(&work.writing, failed.index, &failed.error);
+                    fault = Some(failed);
+                    if stage == Stage::Append {
+                        stage = Stage::AppendRecovery;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes the datanode of a fault out of the pipeline, or waits for it if it restarts and is worth
+    /// it: the only one, or on this host (`shouldWaitForRestart`).
+    async fn leave_out(
+        &self,
+        work: &mut Work,
+        fault: Fault,
+        restart: &mut Option<(Target, Instant)>,
+    ) -> Result<()> {
+        let nodes = &mut work.writing.nodes;
+        let index = fault.index.min(nodes.len().saturating_sub(1));
+        let Some(node) = nodes.get(index) else {
+            return fail(ErrorKind::Unavailable, "no datanode of the block is left");
+        };
+        if fault.restarts && restart.is_none() && (nodes.len() == 1 || is_here(&node.target.id.ip_addr)) {
+            *restart = Some((node.target.clone(), Instant::now() + self.settings.restart_timeout));
+        }
+        if restart
+            .as_ref()
+            .is_some_and(|(target, deadline)| *target == node.target && Instant::now() < *deadline)
+        {
+            sleep(RESTART_PAUSE.min(self.settings.restart_timeout)).await;
+            return Ok(());
+        }
+        if nodes.len() == 1 {
+            return fail(
+                ErrorKind::Unavailable,
+                format!("the last datanode of the block, {}, failed: {}", self.name(node), fault.error),
+            );
+        }
+        let node = nodes.remove(index);
+        work.failed.push(node.target);
+        Ok(())
+    }
+
+    /// Adds a datanode with a copy of the block's bytes (`addDatanode2ExistingPipeline`). A block at
+    /// its end gets no other: the namenode replicates it.
+    async fn add_datanode(&self, work: &mut Work, stage: Stage) -> Result<()> {
+        if stage == Stage::CloseRecovery {
+            return Ok(());
+        }
+        let original = work.writing.nodes.clone();
+        let mut excluded = work.failed.clone();
+        let mut last = None;
+        for attempt in 0..TRANSFER_TRIES {
+            let targets = original.iter().map(|node| node.target.clone()).collect();
+            let storages = original.iter().map(|node| node.storage_id.clone()).collect();
+            let block = &work.writing.block;
+            let located = self.file.additional_datanode(block, targets, storages, excluded.clone()).await?;
+            let nodes = nodes_of(&located);
+            let is_new =
+                |node: &&Node| original.iter().all(|known| known.target.id.uuid != node.target.id.uuid);
+            let Some(new) = nodes.iter().find(is_new) else { break };
+            let from = &original[attempt % original.len()];
+            let with = (block, &located.token);
+            let name = self.file.holder.name();
+            match transfer(&self.datanodes, &self.settings, name, with, from, new).await {
+                Ok(()) => {
+                    work.writing.nodes = nodes;
+                    return Ok(());
+                }
+                Err(error) => {
+                    excluded.push(new.target.clone());
+                    last = Some(error);
+                }
+            }
+        }
+        let reason = last.map_or("there is no other".to_owned(), |error: io::Error| error.to_string());
+        fail(
+            ErrorKind::Unavailable,
+            format!(
+                "a failed datanode can't be replaced ({reason}), as \
+                 dfs.client.block.write.replace-datanode-on-failure.policy wants"
+            ),
+        )
+    }
+
+    async fn open(
+        &self,
+        writing: &Writing,
+        stage: Stage,
+        generation: u64,
+    ) -> std::result::Result<Pipeline, Fault> {
+        let name = self.file.holder.name();
+        let at = (stage, generation, self.block_bytes);
+        Pipeline::open(&self.datanodes, &self.settings, name, writing, at).await
+    }
+
+    fn report(&self, writing: &Writing, index: usize, error: &io::Error) {
+        let datanode = writing.nodes.get(index).map(|node| self.name(node)).unwrap_or_default();
+        let (path, block) = (&self.file.path, writing.block.block_id);
+        tracing::debug!(path, block, datanode, %error, "a datanode of a pipeline failed");
+    }
+
+    fn name(&self, node: &Node) -> String {
+        self.datanodes.address(&node.target.id)
+    }
+}
+
+/// Whether this host has that address.
+fn is_here(address: &str) -> bool {
+    // Only own addresses can be bound. No packet is sent.
+    address.parse::<IpAddr>().is_ok_and(|address| UdpSocket::bind((address, 0)).is_ok())
+}

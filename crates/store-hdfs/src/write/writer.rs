@@ -1,0 +1,284 @@
+//! The trait's writer: cuts the application's bytes, and waits for acknowledgements.
+
+use super::super::datanode::Datanodes;
+use super::super::recovery::{Recoveries, recover};
+use super::super::wire::ExtendedBlock;
+use super::cutter::{Cutter, Piece, Sizes};
+use super::holder::{LeaseHolder, OpenFile};
+use super::line::Line;
+use super::queue::{HEARTBEAT, Packet};
+use super::settings::Settings;
+use super::streamer::Streamer;
+use super::wire::{FileStatus, TargetedBlock};
+use async_trait::async_trait;
+use bytes::Bytes;
+use std::sync::Arc;
+use std::time::Duration;
+use strait_store::budget::{Reserved, Share};
+use strait_store::{Error, ErrorKind, Result, fail};
+use strait_store::{FileWriter, MAX_CHUNK_BYTES};
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+/// Data bytes of a packet. Java's has 64,512; with 64 KiB, whole chunks of a gateway's clients need
+/// no copy.
+const PACKET_BYTES: usize = 64 << 10;
+
+/// Time in which a dropped writer's file is closed in order: its pipeline is usually fine. After it,
+/// the namenode closes the file.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
+
+/// The context of a store that writers need.
+#[derive(Debug, Clone)]
+pub struct Context {
+    pub datanodes: Arc<Datanodes>,
+    pub settings: Arc<Settings>,
+    pub recoveries: Arc<Recoveries>,
+}
+
+/// Writes one file.
+pub struct DatanodesWriter {
+    /// None once it is closed.
+    open: Option<Open>,
+    path: String,
+    position: u64,
+    context: Context,
+    runtime: Handle,
+}
+
+/// The parts that a dropped writer leaves to be closed.
+struct Open {
+    file: Arc<OpenFile>,
+    line: Arc<Line>,
+    cutter: Cutter,
+    streamer: JoinHandle<()>,
+    /// The last block before the writer wrote anything.
+    previous: Option<ExtendedBlock>,
+    /// Positions up to which the file is flushed, and synced.
+    flushed: u64,
+    synced: u64,
+    memory: Arc<Share>,
+    /// Memory of the bytes that no packet has yet.
+    pending: Option<Reserved>,
+}
+
+impl DatanodesWriter {
+    /// A writer for a file that `holder` has just opened. `last` is its last block if that isn't
+    /// full.
+    pub fn new(
+        context: Context,
+        holder: &Arc<LeaseHolder>,
+        path: &str,
+        status: &FileStatus,
+        last: Option<TargetedBlock>,
+        memory: Arc<Share>,
+    ) -> Self {
+        let settings = &context.settings;
+        let block_bytes = status.block_size.unwrap_or(settings.block_size).max(1);
+        let sizes = Sizes { block_bytes, packet_bytes: PACKET_BYTES, checksum: settings.checksum.clone() };
+        // A file's last block comes with an append even if it is full.
+        let (full, partial) = match last {
+            Some(last) if last.block.num_bytes >= block_bytes => (Some(last.block), None),
+            other => (None, other),
+        };
+        let offset = partial.as_ref().map_or(0, |last| last.block.num_bytes);
+        let file = Arc::new(OpenFile::new(holder, path, status.file_id.unwrap_or(0)));
+        let line = Arc::new(Line::default());
+        let previous = partial.as_ref().map(|last| last.block.clone()).or_else(|| full.clone());
+        let streamer = Streamer {
+            file: Arc::clone(&file),
+            line: Arc::clone(&line),
+            datanodes: Arc::clone(&context.datanodes),
+            settings: Arc::clone(settings),
+            replication: status.replication.unwrap_or(settings.replication) as usize,
+            block_bytes,
+            previous: full,
+            appended: partial,
+            excluded: Vec::new(),
+        };
+        let runtime = Handle::current();
+        let open = Open {
+            file,
+            line,
+            cutter: Cutter::new(sizes, offset),
+            streamer: runtime.spawn(streamer.run()),
+            previous,
+            flushed: status.length,
+            synced: status.length,
+            memory,
+            pending: None,
+        };
+        Self { open: Some(open), path: path.to_owned(), position: status.length, context, runtime }
+    }
+
+    /// Closes the file as it was, for another way to write it.
+    pub async fn give_up(mut self) -> Result<()> {
+        match self.open.take() {
+            Some(mut open) => open.file.complete(open.previous.take()).await,
+            None => Ok(()),
+        }
+    }
+}
+
+impl Open {
+    /// Takes all of `data`. Returns whether it has memory for bytes that datanodes don't have yet; if
+    /// not, the caller has to wait for them.
+    fn accept(&mut self, mut data: Bytes) -> bool {
+        let memory = self.memory.reserve(data.len() as u64).map(Arc::new);
+        while !data.is_empty() {
+            if let Some(piece) = self.cutter.push(&mut data) {
+                self.send(piece, false, memory.clone());
+                self.end_full_block();
+            }
+        }
+        self.pending = None;
+        self.pending = self.memory.reserve(self.cutter.unsent() as u64);
+        let has_memory = memory.is_some() && self.pending.is_some();
+        if !has_memory {
+            self.send_pending(false);
+        }
+        has_memory
+    }
+
+    fn send(&self, piece: Piece, sync: bool, memory: Option<Arc<Reserved>>) {
+        self.line.push(Packet { sequence: HEARTBEAT, piece, ends_block: false, sync, _memory: memory });
+    }
+
+    /// Sends the bytes that no packet has yet. Returns whether there were any.
+    fn send_pending(&mut self, sync: bool) -> bool {
+        let piece = self.cutter.flush();
+        let memory = self.pending.take().map(Arc::new);
+        piece.map(|piece| self.send(piece, sync, memory)).is_some()
+    }
+
+    fn send_empty(&self, ends_block: bool, sync: bool) {
+        let piece = Piece { offset: self.cutter.end(), data: Bytes::new(), checksums: Bytes::new() };
+        self.line.push(Packet { sequence: HEARTBEAT, piece, ends_block, sync, _memory: None });
+    }
+
+    fn end_full_block(&mut self) {
+        if self.cutter.is_full() {
+            self.send_empty(true, false);
+            self.cutter.next_block();
+        }
+    }
+
+    /// Sends all bytes, and waits until the pipeline has them.
+    async fn flush(&mut self, sync: bool) -> Result<()> {
+        self.line.check()?;
+        if !self.send_pending(sync) && sync && self.cutter.end() > 0 {
+            self.send_empty(false, true);
+        }
+        self.line.all_acked().await?;
+        if self.line.flushed() {
+            let length = self.line.block().map(|block| block.num_bytes);
+            self.file.fsync(length).await?;
+        }
+        Ok(())
+    }
+
+    /// Sends all bytes, ends the last block, and closes the file.
+    async fn close(&mut self) -> Result<()> {
+        self.line.check()?;
+        self.send_pending(false);
+        if self.cutter.end() > 0 {
+            self.send_empty(true, false);
+            self.cutter.next_block();
+        }
+        self.line.all_acked().await?;
+        self.file.complete(self.line.block().or(self.previous.take())).await
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.streamer.abort();
+    }
+}
+
+/// Closes the file of a dropped writer, in order if that goes quickly. Otherwise, its namenode does.
+async fn close_abandoned(mut open: Open) {
+    let path = open.file.path.clone();
+    match timeout(CLOSE_PATIENCE, open.close()).await {
+        Ok(Ok(())) => return,
+        Ok(Err(error)) => tracing::debug!(path, %error, "an abandoned file can't be closed in order"),
+        Err(_) => tracing::debug!(path, "an abandoned file isn't closed in time"),
+    }
+    open.streamer.abort();
+    let file = &open.file;
+    recover(&path, || async {
+        // Another writer may have the path by now.
+        match file.is_at_its_path().await {
+            Ok(true) => file.holder.recover_lease(&file.path).await,
+            Ok(false) => Ok(true),
+            Err(error) => Err(error),
+        }
+    })
+    .await;
+}
+
+fn closed<T>() -> Result<T> {
+    fail(ErrorKind::InvalidArgument, "the writer is closed")
+}
+
+#[async_trait]
+impl FileWriter for DatanodesWriter {
+    async fn append(&mut self, data: Bytes) -> Result<()> {
+        if data.len() > MAX_CHUNK_BYTES {
+            return fail(ErrorKind::InvalidArgument, "an append takes 4 MiB at most")
+                .map_err(|error: Error| error.at("append", &self.path));
+        }
+        let Some(open) = &mut self.open else { return closed() };
+        let length = data.len() as u64;
+        let appended = async {
+            open.line.room().await?;
+            // From here on the bytes are accepted, even if the caller stops waiting.
+            self.position += length;
+            match open.accept(data) {
+                true => open.line.check(),
+                false => open.line.all_acked().await,
+            }
+        };
+        appended.await.map_err(|error| error.at("append", &self.path))
+    }
+
+    async fn flush(&mut self) -> Result<Option<u32>> {
+        let Some(open) = &mut self.open else { return closed() };
+        if open.flushed < self.position {
+            open.flush(false).await.map_err(|error| error.at("flush", &self.path))?;
+            open.flushed = self.position;
+        }
+        Ok(None)
+    }
+
+    async fn sync(&mut self) -> Result<Option<u32>> {
+        let Some(open) = &mut self.open else { return closed() };
+        if open.synced < self.position {
+            open.flush(true).await.map_err(|error| error.at("sync", &self.path))?;
+            (open.flushed, open.synced) = (self.position, self.position);
+        }
+        Ok(None)
+    }
+
+    async fn close(&mut self) -> Result<Option<u32>> {
+        let Some(open) = &mut self.open else { return Ok(None) };
+        // On failure it stays open, and its drop abandons the file.
+        open.close().await.map_err(|error| error.at("close", &self.path))?;
+        self.open = None;
+        Ok(None)
+    }
+
+    fn position(&self) -> u64 {
+        self.position
+    }
+}
+
+impl Drop for DatanodesWriter {
+    fn drop(&mut self) {
+        if let Some(open) = self.open.take() {
+            let path = open.file.path.clone();
+            self.context.recoveries.run(path, close_abandoned(open), &self.runtime);
+        }
+    }
+}

@@ -1,0 +1,378 @@
+//! Kadoop, the cluster file system that Strait brings along, as a store.
+//!
+//! ```text
+//!   KadoopStore ─ shared ─ names, files      the operations
+//!                   │        writer ─ closings  the one writer, and closes after its drop
+//!                   ├─ callers                principals as Kadoop's callers
+//!                   ├─ budgets                the memory of open files, shared with other stores
+//!                   └─ calls ─ the client library, on tokio's blocking pool
+//! ```
+//!
+//! The library blocks, and does the lasting work: it repeats calls, replaces lost datanodes, and
+//! reads ahead. This crate translates it into the trait, and limits its concurrent calls.
+
+mod budgets;
+mod callers;
+mod calls;
+mod closings;
+mod errors;
+mod files;
+mod names;
+mod writer;
+
+use async_trait::async_trait;
+pub use callers::Callers;
+use calls::Calls;
+use closings::Closings;
+use errors::from_kadoop;
+use futures::stream::BoxStream;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use strait_kadoop::service::tls::{ClientTls, Identity, Trust};
+use strait_kadoop::service::{self, Access, ClientKey, Failure};
+use strait_kadoop::{Client, ClientOptions};
+use strait_store::StorePath;
+use strait_store::{BlockLocation, Capabilities, Checksum, CreateOptions, FileStatus};
+use strait_store::{Error, ErrorKind, Result};
+use strait_store::{FileReader, FileSystem, FileWriter};
+use strait_store::{Principal, SetAttributes, StoreStatus};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+/// The namenode's port if the URI names none: beside the gateway's 9090.
+pub const DEFAULT_PORT: u16 = strait_store::NAMENODE_PORT;
+
+/// Time limit for connecting to a namenode. So a missing namenode is reported soon; the library
+/// itself keeps trying for as long as a restart takes.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(3);
+
+/// A server that accepts connections has this long to answer before we report that it is no
+/// namenode. A namenode that restarts refuses connections meanwhile.
+const JOIN_PATIENCE: Duration = Duration::from_secs(5);
+
+/// An abandoned file is writable again within this time. Usually that is at once, since its writer
+/// gets closed. If its datanodes are lost, too, the library drops them first (45 s), and recovery
+/// waits for them (60 s). The same limit holds for a process that died: the lease's soft limit (60
+/// s), and recovery.
+const RECOVERY_LIMIT_MS: u32 = 120_000;
+
+/// Credentials and options for a cluster.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The file that holds the clients' key, or the cluster's.
+    pub key_file: Option<PathBuf>,
+    /// The user to log in if no key is named.
+    pub login: Option<Login>,
+    /// Replicas of a new file for which the caller gives no number.
+    pub replication: u16,
+    /// Whether to read replicas of datanodes on this host directly from their files, if those
+    /// datanodes allow it.
+    pub short_circuit: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        // As HDFS: survives two losses.
+        Self { key_file: None, login: None, replication: 3, short_circuit: true }
+    }
+}
+
+/// A user's login at a namenode, in place of the clients' key.
+#[derive(Clone)]
+pub struct Login {
+    /// The user; the store acts only for this one.
+    pub user: String,
+    /// Called when the password is needed.
+    pub password: Password,
+    /// Certificate authorities (PEM), one of which issued the namenode's certificate.
+    pub ca: Option<PathBuf>,
+    /// The user's own certificate and its key (PEM), for namenodes that ask for one.
+    pub identity: Option<(PathBuf, PathBuf)>,
+}
+
+/// Supplies a password.
+pub type Password = Arc<dyn Fn() -> Result<String> + Send + Sync>;
+
+impl std::fmt::Debug for Login {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Login").field("user", &self.user).field("ca", &self.ca).finish_non_exhaustive()
+    }
+}
+
+/// A store over one Kadoop cluster.
+#[derive(Clone)]
+pub struct KadoopStore {
+    shared: Arc<Shared>,
+}
+
+/// State that all operations need.
+struct Shared {
+    client: Client,
+    calls: Calls,
+    callers: Callers,
+    closings: Closings,
+    replication: u16,
+}
+
+impl KadoopStore {
+    /// Joins the cluster of the namenode at `HOST:PORT`.
+    ///
+    /// # Errors
+    /// Unauthenticated without a key, or with one that isn't the cluster's; Unavailable if no
+    /// namenode answers.
+    pub async fn connect(namenode: &str, options: &Options) -> Result<Self> {
+        let named = |error: Error| error.at("connect to", format!("kadoop://{namenode}"));
+        let access = access(namenode, options).map_err(named)?;
+        reach(namenode).await.map_err(named)?;
+        let calls = Calls::new();
+        let joining = ClientOptions {
+            short_circuit: options.short_circuit,
+            join_timeout: JOIN_PATIENCE,
+            ..Self::client_options(namenode, access)
+        };
+        let by_key = matches!(joining.access, Access::Key(_));
+        let join = move || Client::connect(joining).map_err(|failure| refused(failure, by_key));
+        let client = calls.run(join).await.map_err(named)?;
+        Ok(Self::over(client, options.replication))
+    }
+
+    /// Options for a client of [`KadoopStore::over`]: its files share their memory with those of
+    /// all other stores of the process.
+    pub fn client_options(namenode: impl Into<String>, access: impl Into<Access>) -> ClientOptions {
+        ClientOptions { budgets: budgets::of_process(), ..ClientOptions::new(namenode, access) }
+    }
+
+    /// A store over a client that has joined. `replication` is for new files whose creators give
+    /// none.
+    pub fn over(client: Client, replication: u16) -> Self {
+        let shared = Shared {
+            client,
+            calls: Calls::new(),
+            callers: Callers::default(),
+            closings: Closings::default(),
+            replication,
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// Runs an operator's request to the cluster, in the library's own types.
+    ///
+    /// # Errors
+    /// The library's errors.
+    pub async fn operate<T: Send + 'static>(
+        &self,
+        operation: &'static str,
+        who: &Principal,
+        work: impl FnOnce(&Client, &strait_kadoop::messages::Caller) -> std::result::Result<T, Failure>
+        + Send
+        + 'static,
+    ) -> Result<T> {
+        let work = |shared: &Arc<Shared>, caller: &_| work(&shared.client, caller).map_err(from_kadoop);
+        self.call(operation, &StorePath::root(), who, work).await
+    }
+
+    /// Waits until the files of all dropped writers are closed.
+    pub async fn settled(&self) {
+        self.shared.closings.none().await;
+    }
+
+    /// Calls the library for `who`, and adds operation and path to its error.
+    async fn call<T: Send + 'static>(
+        &self,
+        operation: &'static str,
+        path: &StorePath,
+        who: &Principal,
+        work: impl FnOnce(&Arc<Shared>, &strait_kadoop::messages::Caller) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let (shared, who) = (Arc::clone(&self.shared), who.clone());
+        let called = self.shared.calls.run(move || work(&shared, &shared.callers.of(&who)));
+        called.await.map_err(|error| error.at(operation, path))
+    }
+}
+
+/// The store's access to the cluster.
+fn access(namenode: &str, options: &Options) -> Result<Access> {
+    match (&options.key_file, &options.login) {
+        (Some(file), _) => Ok(key(file)?.into()),
+        (None, Some(login)) => Ok(login.at(namenode)?.into()),
+        (None, None) => {
+            let why = "kadoop:// needs a key or a login: name the key's file with --kadoop-key; a command may log \
+                       in instead, with --user NAME --tls-ca FILE";
+            Err(Error::new(ErrorKind::Unauthenticated, why))
+        }
+    }
+}
+
+impl Login {
+    /// As the library's type, for the namenode at `HOST:PORT`.
+    fn at(&self, namenode: &str) -> Result<service::Login> {
+        let invalid = |why: String| Error::new(ErrorKind::InvalidArgument, why);
+        let Some(ca) = &self.ca else {
+            let why = "a login needs the authority that the namenode's certificate comes from; \
+                       name its file with --tls-ca";
+            return Err(invalid(why.to_owned()));
+        };
+        let identity = self.identity.clone().map(|(certificate, key)| Identity { certificate, key });
+        let tls = ClientTls::load(&Trust::Authorities(ca.clone()), identity.as_ref());
+        let host = namenode.rsplit_once(':').map_or(namenode, |(host, _)| host).trim_matches(['[', ']']);
+        let tls = tls.map_err(|error| invalid(error.to_string()))?.expecting(host);
+        let tls = tls.ok_or_else(|| invalid(format!("{host:?} can't be a certificate's host name")))?;
+        let ask = Arc::clone(&self.password);
+        let password = move || {
+            ask().map_err(|error| Failure::new(strait_kadoop::Error::Unauthenticated, error.to_string()))
+        };
+        Ok(service::Login { user: self.user.clone(), password: Arc::new(password), tls })
+    }
+}
+
+/// The clients' key from its file, which only its owner may read.
+fn key(file: &Path) -> Result<ClientKey> {
+    use std::os::unix::fs::MetadataExt;
+    let unreadable = |error: std::io::Error| {
+        let why = match error.kind() {
+            // The error names the file.
+            std::io::ErrorKind::InvalidData => format!("--kadoop-key: {error}"),
+            _ => format!("--kadoop-key {}: {error}", file.display()),
+        };
+        Error::new(ErrorKind::InvalidArgument, why).caused_by(error)
+    };
+    if file.metadata().map_err(unreadable)?.mode() & 0o077 != 0 {
+        let shown = file.display();
+        let why = format!("the key's file {shown}: others may read it; run `chmod 600 {shown}`");
+        return Err(Error::new(ErrorKind::Unauthenticated, why));
+    }
+    ClientKey::load(file).map_err(unreadable)
+}
+
+/// The reason why a client couldn't join.
+fn refused(failure: Failure, by_key: bool) -> Error {
+    match failure.error {
+        // For a login, the failure itself gives the reason.
+        strait_kadoop::Error::Unauthenticated if by_key => {
+            let why = "the key that --kadoop-key names isn't this cluster's";
+            Error::new(ErrorKind::Unauthenticated, why).caused_by(failure)
+        }
+        strait_kadoop::Error::Unavailable => {
+            let why = format!(
+                "something listens there, but doesn't answer as a namenode does; check the port: a \
+                 namenode's is {DEFAULT_PORT} by default, a gateway's URI begins with strait:// ({})",
+                failure.why
+            );
+            Error::new(ErrorKind::Unavailable, why).caused_by(failure)
+        }
+        _ => from_kadoop(failure),
+    }
+}
+
+/// Checks that a program listens there.
+async fn reach(namenode: &str) -> Result<()> {
+    let away = |why: String| {
+        let message = format!("no namenode answers: {why}; check the address, and that it runs");
+        Error::new(ErrorKind::Unavailable, message)
+    };
+    match timeout(CONNECT_PATIENCE, TcpStream::connect(namenode)).await {
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(error)) => Err(away(error.to_string()).caused_by(error)),
+        Err(_) => Err(away(format!("nothing within {} s", CONNECT_PATIENCE.as_secs()))),
+    }
+}
+
+#[async_trait]
+impl FileSystem for KadoopStore {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            append: true,
+            truncate: true,
+            rename_replace: true,
+            permissions: true,
+            ownership: true,
+            times: true,
+            replication: true,
+            block_locations: true,
+            checksum: true,
+            status: true,
+            visible_while_written: true,
+            exclusive_writer: true,
+            per_user: true,
+            recovery_ms: RECOVERY_LIMIT_MS,
+        }
+    }
+
+    async fn stat(&self, who: &Principal, path: &StorePath) -> Result<FileStatus> {
+        let at = path.clone();
+        self.call("stat", path, who, move |shared, caller| shared.stat(caller, &at)).await
+    }
+
+    fn list(&self, who: &Principal, path: &StorePath) -> BoxStream<'static, Result<FileStatus>> {
+        names::entries(self.clone(), who.clone(), path.clone())
+    }
+
+    async fn open(&self, who: &Principal, path: &StorePath) -> Result<Box<dyn FileReader>> {
+        let at = path.clone();
+        let reader = self.call("open", path, who, move |shared, caller| shared.open(caller, &at)).await?;
+        Ok(Box::new(reader))
+    }
+
+    async fn create(
+        &self,
+        who: &Principal,
+        path: &StorePath,
+        options: &CreateOptions,
+    ) -> Result<Box<dyn FileWriter>> {
+        let (at, options) = (path.clone(), options.clone());
+        let create = move |shared: &Arc<Shared>, caller: &_| shared.create(caller, &at, &options);
+        Ok(Box::new(self.call("create", path, who, create).await?))
+    }
+
+    async fn append(&self, who: &Principal, path: &StorePath) -> Result<Box<dyn FileWriter>> {
+        let at = path.clone();
+        let writer = self.call("append", path, who, move |shared, caller| shared.append(caller, &at)).await?;
+        Ok(Box::new(writer))
+    }
+
+    async fn truncate(&self, who: &Principal, path: &StorePath, length: u64) -> Result<()> {
+        let at = path.clone();
+        self.call("truncate", path, who, move |shared, caller| shared.truncate(caller, &at, length)).await
+    }
+
+    async fn rename(&self, who: &Principal, from: &StorePath, to: &StorePath, replace: bool) -> Result<()> {
+        let (at, to) = (from.clone(), to.clone());
+        self.call("rename", from, who, move |shared, caller| shared.rename(caller, &at, &to, replace)).await
+    }
+
+    async fn remove(&self, who: &Principal, path: &StorePath, recursive: bool) -> Result<()> {
+        let at = path.clone();
+        self.call("remove", path, who, move |shared, caller| shared.remove(caller, &at, recursive)).await
+    }
+
+    async fn mkdirs(&self, who: &Principal, path: &StorePath, permission: Option<u32>) -> Result<()> {
+        let at = path.clone();
+        self.call("mkdirs", path, who, move |shared, caller| shared.mkdirs(caller, &at, permission)).await
+    }
+
+    async fn set_attributes(&self, who: &Principal, path: &StorePath, set: &SetAttributes) -> Result<()> {
+        let (at, set) = (path.clone(), set.clone());
+        let change = move |shared: &Arc<Shared>, caller: &_| shared.set_attributes(caller, &at, &set);
+        self.call("set attributes of", path, who, change).await
+    }
+
+    async fn block_locations(
+        &self,
+        who: &Principal,
+        path: &StorePath,
+        range: Range<u64>,
+    ) -> Result<Vec<BlockLocation>> {
+        let at = path.clone();
+        self.call("locate", path, who, move |shared, caller| shared.block_locations(caller, &at, range)).await
+    }
+
+    async fn checksum(&self, who: &Principal, path: &StorePath) -> Result<Checksum> {
+        self.digest(who, path).await
+    }
+
+    async fn status(&self, who: &Principal) -> Result<StoreStatus> {
+        self.call("status", &StorePath::root(), who, |shared, _| shared.status()).await
+    }
+}
