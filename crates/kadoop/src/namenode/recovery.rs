@@ -428,7 +428,7 @@ impl Namenode {
 }
 
 /// Whether the replica can be sealed at `length`. A sealed one never changes.
-fn has_as_much(replica: &ReplicaReport, length: u32) -> bool {
+pub(super) fn has_as_much(replica: &ReplicaReport, length: u32) -> bool {
     match replica.state {
         ReplicaState::Sealed => replica.length == length,
         ReplicaState::Open | ReplicaState::Returned => replica.length >= length,

@@ -4,6 +4,7 @@ use super::{
     Namenode,
     cluster::{Cluster, Copying, Odd},
     record::Record,
+    recovery::has_as_much,
     state::Chunk,
 };
 use crate::{
@@ -96,12 +97,11 @@ impl Namenode {
         let Some(logged) = self.state.chunks.get(&chunk).copied() else { return };
         let enough = live >= self.target(chunk).max(1) || self.config.faults.has(Fault::LastReplicaDeleted);
         for odd in self.cluster.odd.get(&chunk).cloned().unwrap_or_default() {
-            let report = odd.report;
-            if can_be_sealed(&odd, logged) {
+            if can_be_sealed(&odd, logged) || !enough && has_same_bytes(&odd, logged) {
                 let (stamp, length) = (logged.stamp, logged.length);
                 self.cluster.order(odd.node, Order::Seal { chunk, stamp, length });
             } else if enough {
-                self.delete(odd.node, chunk, report.stamp);
+                self.delete(odd.node, chunk, odd.report.stamp);
             }
         }
     }
@@ -242,4 +242,11 @@ fn can_be_sealed(odd: &Odd, logged: Chunk) -> bool {
     let report = odd.report;
     let prefix = report.stamp == logged.stamp && report.length >= logged.length;
     prefix && report.state != ReplicaState::Sealed && !odd.corrupt
+}
+
+/// Whether a replica under a replaced stamp has all logged bytes of the chunk. Only the chunk's writer
+/// makes its bytes, each once, so replicas differ in their lengths alone. If the namenode restarts
+/// during a recovery, members that it hasn't asked to seal are left with such replicas.
+fn has_same_bytes(odd: &Odd, logged: Chunk) -> bool {
+    odd.report.stamp < logged.stamp && has_as_much(&odd.report, logged.length) && !odd.corrupt
 }

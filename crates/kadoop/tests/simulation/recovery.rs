@@ -370,6 +370,39 @@ fn a_stale_replica_is_kept_while_no_good_one_is_known() {
     assert_eq!(only_stale_left(Some(Fault::LastReplicaDeleted)), 0);
 }
 
+/// A recovery seals a chunk of 10 bytes at one member, which then loses its disk. The other member was
+/// away, and has a replica under the writer's stamp. Returns whether that one counts in the end.
+fn only_replaced_stamp_left(length: u32, state: ReplicaState) -> bool {
+    let mut cluster = Cluster::new(2, None);
+    let file = cluster.create(2);
+    let new = cluster.add(file, Vec::new());
+    cluster.hold(&new, 0, 10, ReplicaState::Open);
+    cluster.hold(&new, 1, length, ReplicaState::Sealed);
+    let [lost, left] = [0, 1].map(|at| cluster.index(new.pipeline[at].node));
+    cluster.ask(Mutation::RecoverLease { path: "/f".into() }).unwrap_err();
+    cluster.pass(60_000, &[left]);
+    assert_eq!(cluster.length(), (10, false));
+    cluster.nodes[lost].replicas.clear();
+    cluster.nodes[lost].session = 0;
+    cluster.hold(&new, 1, length, state);
+    cluster.nodes[left].session = 0;
+    cluster.pass(20_000, &[]);
+    let located = cluster.namenode.locate(&someone("kadoop"), "/f", 0, 10).unwrap();
+    located.chunks[0].nodes.len() == 2
+}
+
+/// Seeds 13,311 and 23,868 of the cluster.
+#[test]
+fn a_replica_under_a_replaced_stamp_counts_again_if_it_is_the_last_with_all_bytes() {
+    assert!(only_replaced_stamp_left(10, ReplicaState::Sealed));
+    assert!(only_replaced_stamp_left(10, ReplicaState::Returned));
+    assert!(only_replaced_stamp_left(12, ReplicaState::Returned));
+    for state in [ReplicaState::Sealed, ReplicaState::Returned] {
+        assert!(!only_replaced_stamp_left(9, state), "{state:?}");
+    }
+    assert!(!only_replaced_stamp_left(12, ReplicaState::Sealed), "its bytes never change");
+}
+
 #[test]
 fn a_stale_replica_doesnt_count() {
     let copies = |fault| {
