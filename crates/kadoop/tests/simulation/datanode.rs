@@ -738,3 +738,23 @@ fn a_returned_replica_whose_seals_failed_twice_can_be_sealed_after_a_crash() {
         }
     }
 }
+
+/// Once, the datanode then looked for it under its old name until it restarted (seed 35,809 of the
+/// cluster).
+#[test]
+fn a_sealed_replica_whose_new_stamp_failed_can_get_another() {
+    for operations in 0..10 {
+        let disk = SimDisk::default();
+        let mut datanode = start(&disk, 1, None);
+        write(&mut datanode, 1, 0, 30);
+        datanode.seal(CHUNK, STAMP, 30).unwrap();
+        disk.fail_after(operations);
+        let failed = datanode.seal(CHUNK, Stamp(9), 30).is_err();
+        disk.fail_after(u64::MAX);
+        let what = format!("after {operations} operations, failed: {failed}");
+        assert_eq!(datanode.seal(CHUNK, Stamp(10), 30), Ok(()), "{what}");
+        assert_eq!(read(&datanode, Stamp(10), 0, 30).unwrap(), bytes(0, 30));
+        datanode.obey(Order::Delete { chunk: CHUNK, stamp: Stamp(10) });
+        assert_eq!(names(&disk), Vec::<String>::new(), "{what}");
+    }
+}
