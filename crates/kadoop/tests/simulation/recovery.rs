@@ -121,6 +121,25 @@ fn recovery_stops_waiting_for_a_member_that_an_operator_has_given_up() {
     assert_eq!(gone_for_good(true, Some(Fault::GoneAwaited)), (0, true));
 }
 
+/// The operator's call and another client's come in before the heartbeats that waited with them. Once, a
+/// decommissioned datanode was then taken for gone (seed 80,668 of the cluster).
+#[test]
+fn a_namenode_that_was_stopped_gives_up_no_member_before_it_can_hear_it() {
+    let mut cluster = Cluster::new(1, None);
+    let file = cluster.create(1);
+    let new = cluster.add(file, Vec::new());
+    cluster.hold(&new, 0, 10, ReplicaState::Open);
+    let recover = Mutation::RecoverLease { path: "/f".into() };
+    cluster.ask(recover.clone()).unwrap_err();
+    cluster.now += 120_000;
+    cluster.namenode.decommission(&someone("kadoop"), new.pipeline[0].node, false).unwrap();
+    cluster.ask(recover.clone()).unwrap_err();
+    cluster.namenode.tick(cluster.now);
+    cluster.ask(recover).unwrap_err();
+    cluster.pass(10_000, &[]);
+    assert_eq!(cluster.length(), (10, false));
+}
+
 /// The member has bytes that the other has lost, and is alive. Once, the namenode stopped waiting
 /// for it because a minute had passed since the recovery began (seeds 10,236,724 and 10,691,780 of
 /// the cluster).
