@@ -108,6 +108,9 @@ pub struct Config {
     pub retry_ms: Millis,
     /// How long a client retries without any progress.
     pub give_up_ms: Millis,
+    /// The same if all attempts fail for want of space. Longer than the longest pause between two
+    /// attempts (3.2 s), so that each call makes one.
+    pub full_ms: Millis,
     /// Size of a log segment, which is preallocated.
     pub segment_bytes: u64,
     /// Name of the group whose members may do anything.
@@ -157,6 +160,7 @@ impl Default for Config {
             read_ms: 2_000,
             retry_ms: 200,
             give_up_ms: 45_000,
+            full_ms: 5_000,
             segment_bytes: 64 << 20,
             supergroup: "supergroup".to_owned(),
             superuser: "kadoop".to_owned(),
