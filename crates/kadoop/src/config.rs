@@ -88,8 +88,11 @@ pub struct Config {
     pub orphan_ms: Millis,
     /// How long a copy between datanodes may take.
     pub copy_ms: Millis,
-    /// Most copies that one datanode takes part in at a time.
+    /// Most copies that a datanode makes at a time (HDFS: `dfs.namenode.replication.max-streams-hard-limit`).
     pub copies_per_node: usize,
+    /// Most copies that the namenode orders at a time from or to one datanode: more than it makes at a
+    /// time, since the next orders may have to wait for its next heartbeat.
+    pub copies_ordered: usize,
     /// Interval between a datanode's full reports.
     pub report_ms: Millis,
     /// How long a datanode takes to compare all its replicas with their checksums.
@@ -150,7 +153,8 @@ impl Default for Config {
             safe_mode_extra_ms: 10_000,
             orphan_ms: 60_000,
             copy_ms: 120_000,
-            copies_per_node: 2,
+            copies_per_node: 4,
+            copies_ordered: 8,
             report_ms: 3_600_000,
             scrub_ms: 7 * 24 * 3_600_000,
             scrub_bytes: 8 << 20,

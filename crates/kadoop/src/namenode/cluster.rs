@@ -222,9 +222,18 @@ impl Cluster {
         }
     }
 
-    /// Number of copies that the datanode takes part in.
-    pub(super) fn streams(&self, node: NodeId) -> usize {
-        self.copies.values().filter(|copy| copy.to == node || copy.from == node).count()
+    /// Number of copies that each datanode takes part in.
+    pub(super) fn streams(&self) -> FxHashMap<NodeId, usize> {
+        let mut streams = FxHashMap::default();
+        for node in self.copies.values().flat_map(|copy| [copy.to, copy.from]) {
+            *streams.entry(node).or_default() += 1;
+        }
+        streams
+    }
+
+    /// Whether the datanode takes part in a copy.
+    pub(super) fn copies_at(&self, node: NodeId) -> bool {
+        self.copies.values().any(|copy| copy.to == node || copy.from == node)
     }
 }
 

@@ -183,25 +183,34 @@ impl Namenode {
 
     fn order_copy(&mut self, chunk: ChunkId, now: Millis) {
         let Some(logged) = self.state.chunks.get(&chunk).copied() else { return };
-        let most = self.config.copies_per_node;
+        let most = self.config.copies_ordered;
+        let streams = self.cluster.streams();
+        let streams = |node: &NodeId| streams.get(node).copied().unwrap_or(0);
         let live = self.cluster.live_good(chunk);
         let counted = self.counted(&live);
-        let Some(from) = live.iter().copied().find(|node| self.cluster.streams(*node) < most) else { return };
+        let from = live.iter().copied().min_by_key(|node| streams(node)).filter(|node| streams(node) < most);
+        let Some(from) = from else { return };
         let holds = |node: &NodeId| {
             self.cluster
                 .nodes
                 .get(node)
                 .is_some_and(|node| node.held.contains(&chunk) || node.leaving.contains_key(&chunk))
         };
-        let all: Vec<NodeId> = self.cluster.nodes.keys().copied().collect();
-        let avoid: Vec<NodeId> = all
-            .into_iter()
-            .filter(|node| !counted.contains(node) && (holds(node) || self.cluster.streams(*node) >= most))
-            .collect();
+        let all = self.cluster.nodes.keys().copied().filter(|node| !counted.contains(node));
+        let all: Vec<(NodeId, bool)> = all.map(|node| (node, holds(&node))).collect();
         let bytes = u64::from(logged.length);
-        let Some(to) = self.place(1, &counted, &avoid, bytes, now).first().copied() else {
-            self.make_room(chunk, &avoid, now);
-            return;
+        // Datanodes with few copies go first, so that all get their share.
+        let mut limit = 1;
+        let to = loop {
+            let avoid = all.iter().filter(|(node, holds)| *holds || streams(node) >= limit.min(most));
+            let avoid: Vec<NodeId> = avoid.map(|(node, _)| *node).collect();
+            if let Some(to) = self.place(1, &counted, &avoid, bytes, now).first() {
+                break *to;
+            }
+            if limit >= most {
+                return self.make_room(chunk, &avoid, now);
+            }
+            limit *= 2;
         };
         self.begin_copy(chunk, logged, from, to, now);
     }

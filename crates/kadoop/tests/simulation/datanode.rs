@@ -610,7 +610,7 @@ fn a_copy_that_cant_be_put_on_disk_is_told_to_be_given_up() {
 }
 
 #[test]
-fn a_datanode_copies_from_two_others_at_a_time() {
+fn a_datanode_makes_four_copies_at_a_time() {
     let mut to = start(&SimDisk::default(), 2, None);
     let orders = (1..=5).map(|chunk| {
         let (chunk, stamp, nodes) = (ChunkId(chunk), Stamp(chunk), vec![NodeId(7)]);

@@ -4,7 +4,7 @@ use crate::{namespace::someone, told::Cluster};
 use strait_kadoop::{
     ChunkId, Config, Error, FileId, Stamp,
     faults::Fault,
-    messages::{Answer, Change, End, Mutation, NewChunk, ReplicaReport, ReplicaState},
+    messages::{Answer, Change, End, Mutation, NewChunk, Order, ReplicaReport, ReplicaState},
     namenode::State,
 };
 
@@ -655,6 +655,25 @@ fn a_copy_that_ends_makes_room_for_the_next_at_once() {
     cluster.pass(3_000, &[0]);
     assert_eq!(with_replicas(&cluster, 2), CHUNKS);
     assert_eq!(cluster.nodes[2].replicas.len(), CHUNKS, "copies, all in a second or two");
+}
+
+/// Once, each datanode had two, and the next ones waited for its next heartbeat.
+#[test]
+fn a_datanode_is_ordered_more_copies_at_once_than_it_makes_at_a_time() {
+    let mut cluster = Cluster::new(4, None);
+    cluster.pass(4_000, &[3]);
+    closed_with_chunks(&mut cluster, 20);
+    cluster.nodes.iter_mut().for_each(|node| node.copies_fail = true);
+    let all = |cluster: &Cluster| cluster.nodes[1..3].iter().flat_map(|node| node.replicas.keys()).count();
+    let left = all(&cluster);
+    let (mut ordered, Config { copies_per_node, copies_ordered, .. }) = (Vec::new(), Config::default());
+    for _ in 0..13 {
+        cluster.pass(1_000, &[0, 3]);
+        let answer = cluster.send(3, Some(Vec::new()), Vec::new()).unwrap();
+        ordered.extend(answer.orders.into_iter().filter(|order| matches!(order, Order::Copy(_))));
+    }
+    assert!(copies_per_node < ordered.len(), "{} of {left}", ordered.len());
+    assert!(ordered.len() <= copies_ordered);
 }
 
 /// Once, such a transaction was logged and couldn't be replayed, so every start failed.
