@@ -90,8 +90,8 @@ pub struct Config {
     pub copy_ms: Millis,
     /// Most copies that a datanode makes at a time (HDFS: `dfs.namenode.replication.max-streams-hard-limit`).
     pub copies_per_node: usize,
-    /// Most copies that the namenode orders at a time from or to one datanode: more than it makes at a
-    /// time, since the next orders may have to wait for its next heartbeat.
+    /// Most copies that the namenode orders at a time from one datanode, and to one: more than it makes at
+    /// a time, since the next orders may have to wait for its next heartbeat.
     pub copies_ordered: usize,
     /// Interval between a datanode's full reports.
     pub report_ms: Millis,

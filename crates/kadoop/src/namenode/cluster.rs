@@ -222,13 +222,14 @@ impl Cluster {
         }
     }
 
-    /// Number of copies that each datanode takes part in.
-    pub(super) fn streams(&self) -> FxHashMap<NodeId, usize> {
-        let mut streams = FxHashMap::default();
-        for node in self.copies.values().flat_map(|copy| [copy.to, copy.from]) {
-            *streams.entry(node).or_default() += 1;
+    /// Number of copies from each datanode, and to each.
+    pub(super) fn streams(&self) -> (FxHashMap<NodeId, usize>, FxHashMap<NodeId, usize>) {
+        let (mut from, mut to) = (FxHashMap::default(), FxHashMap::default());
+        for copy in self.copies.values() {
+            *from.entry(copy.from).or_default() += 1;
+            *to.entry(copy.to).or_default() += 1;
         }
-        streams
+        (from, to)
     }
 
     /// Whether the datanode takes part in a copy.

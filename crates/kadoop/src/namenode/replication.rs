@@ -184,12 +184,13 @@ impl Namenode {
     fn order_copy(&mut self, chunk: ChunkId, now: Millis) {
         let Some(logged) = self.state.chunks.get(&chunk).copied() else { return };
         let most = self.config.copies_ordered;
-        let streams = self.cluster.streams();
-        let streams = |node: &NodeId| streams.get(node).copied().unwrap_or(0);
+        let (from, to) = self.cluster.streams();
+        let sends = |node: &NodeId| from.get(node).copied().unwrap_or(0);
+        let takes = |node: &NodeId| to.get(node).copied().unwrap_or(0);
         let live = self.cluster.live_good(chunk);
         let counted = self.counted(&live);
-        let from = live.iter().copied().min_by_key(|node| streams(node)).filter(|node| streams(node) < most);
-        let Some(from) = from else { return };
+        let source = live.iter().copied().min_by_key(|node| sends(node)).filter(|node| sends(node) < most);
+        let Some(source) = source else { return };
         let holds = |node: &NodeId| {
             self.cluster
                 .nodes
@@ -199,20 +200,22 @@ impl Namenode {
         let all = self.cluster.nodes.keys().copied().filter(|node| !counted.contains(node));
         let all: Vec<(NodeId, bool)> = all.map(|node| (node, holds(&node))).collect();
         let bytes = u64::from(logged.length);
-        // Datanodes with few copies go first, so that all get their share.
-        let mut limit = 1;
-        let to = loop {
-            let avoid = all.iter().filter(|(node, holds)| *holds || streams(node) >= limit.min(most));
-            let avoid: Vec<NodeId> = avoid.map(|(node, _)| *node).collect();
-            if let Some(to) = self.place(1, &counted, &avoid, bytes, now).first() {
-                break *to;
-            }
-            if limit >= most {
-                return self.make_room(chunk, &avoid, now);
-            }
-            limit *= 2;
+        let busy = |limit| {
+            let busy = all.iter().filter(|(node, holds)| *holds || takes(node) >= limit);
+            busy.map(|(node, _)| *node).collect::<Vec<_>>()
         };
-        self.begin_copy(chunk, logged, from, to, now);
+        let Some(any) = self.place(1, &counted, &busy(most), bytes, now).first().copied() else {
+            return self.make_room(chunk, &busy(most), now);
+        };
+        // Datanodes that take few go first, so that all get their share, unless their rack is a worse one.
+        let rack = self.rack(any).to_owned();
+        let mut limits = std::iter::successors(Some(1), |limit| Some(limit * 2)).take_while(|at| *at < most);
+        let idle = limits.find_map(|limit| {
+            let idle = self.place(1, &counted, &busy(limit), bytes, now).first().copied();
+            idle.filter(|idle| self.rack(*idle) == rack)
+        });
+        let target = idle.unwrap_or(any);
+        self.begin_copy(chunk, logged, source, target, now);
     }
 
     /// Orders a copy, preferably from this datanode.

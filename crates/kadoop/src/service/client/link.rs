@@ -30,9 +30,10 @@ use strait_flexrpc::{self as flexrpc, Transport, stub::StubError};
 /// How long a renewal may take. Another one follows: the namenode soon closes a file that can't be
 /// read, unless it hears its writer's client.
 const RENEWAL: Duration = Duration::from_secs(1);
-/// Pause after a failed attempt. It doubles up to [`LONGEST_PAUSE`].
+/// Pause after a failed attempt. It doubles up to [`LONGEST_PAUSE`], a small part of the time in which a
+/// namenode is to be back.
 const PAUSE: Duration = Duration::from_millis(10);
-const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 
 /// The client's connection to the namenode.
 pub(super) struct Link {
