@@ -88,8 +88,11 @@ pub struct Config {
     pub orphan_ms: Millis,
     /// How long a copy between datanodes may take.
     pub copy_ms: Millis,
-    /// Most copies that one datanode takes part in at a time.
+    /// Most copies that a datanode makes at a time (HDFS: `dfs.namenode.replication.max-streams-hard-limit`).
     pub copies_per_node: usize,
+    /// Most copies that the namenode orders at a time from one datanode, and to one: more than it makes at
+    /// a time, since the next orders may have to wait for its next heartbeat.
+    pub copies_ordered: usize,
     /// Interval between a datanode's full reports.
     pub report_ms: Millis,
     /// How long a datanode takes to compare all its replicas with their checksums.
@@ -108,6 +111,9 @@ pub struct Config {
     pub retry_ms: Millis,
     /// How long a client retries without any progress.
     pub give_up_ms: Millis,
+    /// The same if all attempts fail for want of space. Longer than the longest pause between two
+    /// attempts (3.2 s), so that each call makes one.
+    pub full_ms: Millis,
     /// Size of a log segment, which is preallocated.
     pub segment_bytes: u64,
     /// Name of the group whose members may do anything.
@@ -147,7 +153,8 @@ impl Default for Config {
             safe_mode_extra_ms: 10_000,
             orphan_ms: 60_000,
             copy_ms: 120_000,
-            copies_per_node: 2,
+            copies_per_node: 4,
+            copies_ordered: 8,
             report_ms: 3_600_000,
             scrub_ms: 7 * 24 * 3_600_000,
             scrub_bytes: 8 << 20,
@@ -157,6 +164,7 @@ impl Default for Config {
             read_ms: 2_000,
             retry_ms: 200,
             give_up_ms: 45_000,
+            full_ms: 5_000,
             segment_bytes: 64 << 20,
             supergroup: "supergroup".to_owned(),
             superuser: "kadoop".to_owned(),

@@ -52,6 +52,9 @@ pub struct Datanode<D: Disk> {
     directories: Vec<Option<Grouped<D>>>,
     room: Room,
     replicas: BTreeMap<ChunkId, Kept<D>>,
+    /// Sealed replicas whose files have another name, by which they are here: a failed new stamp couldn't
+    /// be undone.
+    misnamed: BTreeMap<ChunkId, Sealed>,
     /// Files of replicas that nobody writes.
     open: OpenFiles<D::File>,
     /// Replicas whose files may be open for writes.
@@ -142,6 +145,7 @@ impl<D: Disk + Clone> Datanode<D> {
         let directories: Vec<Grouped<D>> = directories.into_iter().map(Grouped::new).collect();
         let Scan { replicas, strangers, unopened, .. } = Scan::of(&directories, cluster, &config)?;
         Ok(Self {
+            misnamed: BTreeMap::new(),
             open: OpenFiles::new(config.open_replicas),
             open_for_writes: Vec::new(),
             writes: 0,
@@ -414,6 +418,7 @@ impl<D: Disk + Clone> Datanode<D> {
                 self.settled.extend(held.into_iter().map(|caller| (caller, Err(Error::Disk))));
             }
             self.replicas.retain(|_, kept| kept.directory() != index);
+            self.misnamed.retain(|_, named| usize::from(named.directory) != index);
             self.open.clear();
             self.drop_copies(|copy| copy.directory == index);
             self.begin_anew();
@@ -540,7 +545,7 @@ impl<D: Disk + Clone> Datanode<D> {
         {
             let cached = self.open.close((chunk, kept.stamp()));
             let (directory, length) = (kept.directory(), kept.report(chunk).length);
-            let files = match kept {
+            let mut files = match kept {
                 Kept::Sealed(sealed) => self.unless_a_strangers(chunk, &sealed, cached.is_some()),
                 Kept::Live(mut replica) => {
                     let held = replica.refuse_held();
@@ -548,6 +553,7 @@ impl<D: Disk + Clone> Datanode<D> {
                     replica.names()
                 }
             };
+            files.extend(self.misnamed.remove(&chunk).map(|named| named.file(chunk)));
             if self.make_way(chunk).is_ok()
                 && let Ok(directory) = disk_of(&self.directories, directory)
             {

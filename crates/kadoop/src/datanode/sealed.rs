@@ -141,37 +141,48 @@ impl Sealed {
     }
 
     /// Gives the replica a stamp, which may be its own, and joins the files of a split one. A crash
-    /// leaves it under the old name or the new one.
+    /// leaves it under the old name or the new one. Returns it as it is named now: after a failure that
+    /// is the new name if the disk refused to rename it back.
     pub fn restamp<D: Disk>(
         &self,
         disk: &D,
         opened: &Opened<D::File>,
         (of, to): (Claim, Stamp),
         config: &Config,
-    ) -> Result<Self, Failure> {
+    ) -> (Self, Result<(), Failure>) {
         let after = Self { stamp: to, split: false, ..*self };
-        let (chunk, data) = (of.chunk, &opened.data);
-        // The name may be in memory alone. Under an open replica's name, two tables prove nothing.
-        sync_names(disk)?;
-        let behind = self.tables(data, config)? * table_bytes(self.length, config.unit_bytes);
-        let claim = Claim { stamp: to, ..of };
-        let table = opened.sums.table(config.unit_bytes, claim);
-        data.write_at(u64::from(self.length) + behind, &table)?;
-        if !config.faults.has(Fault::SealNotSynced) {
-            sync_bytes(data)?;
+        let (before, file) = (self.file(of.chunk), after.file(of.chunk));
+        let renamed = self.put_table(disk, opened, (of, to), config);
+        if let Err(failure) = renamed.and_then(|()| Ok(disk.rename(&before, &file)?)) {
+            return (*self, Err(failure));
         }
-        let (before, file) = (self.file(chunk), after.file(chunk));
-        disk.rename(&before, &file)?;
         let synced = if config.faults.has(Fault::SealNameNotSynced) { Ok(()) } else { sync_names(disk) };
         if synced.is_err() {
-            let _ = disk.rename(&file, &before);
-            return synced.map(|()| *self);
+            let undone = disk.rename(&file, &before).is_ok();
+            return (if undone { *self } else { after }, synced);
         }
         if self.split {
             // The next start removes the leftover if this fails.
-            let _ = disk.remove(&name(chunk, self.stamp, Kind::Table));
+            let _ = disk.remove(&name(of.chunk, self.stamp, Kind::Table));
         }
-        Ok(after)
+        (after, Ok(()))
+    }
+
+    /// Puts a table for a stamp behind the others, on disk.
+    fn put_table<D: Disk>(
+        &self,
+        disk: &D,
+        opened: &Opened<D::File>,
+        (of, to): (Claim, Stamp),
+        config: &Config,
+    ) -> Result<(), Failure> {
+        let data = &opened.data;
+        // The name may be in memory alone. Under an open replica's name, two tables prove nothing.
+        sync_names(disk)?;
+        let behind = self.tables(data, config)? * table_bytes(self.length, config.unit_bytes);
+        let table = opened.sums.table(config.unit_bytes, Claim { stamp: to, ..of });
+        data.write_at(u64::from(self.length) + behind, &table)?;
+        if config.faults.has(Fault::SealNotSynced) { Ok(()) } else { sync_bytes(data) }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{
     Datanode, Failure, Kept, Replica, Sealed, disk_of,
-    replica::{Begun, Sealing, Synced},
+    replica::{Begun, Sealing, Synced, disk},
 };
 use crate::{
     ChunkId, Stamp,
@@ -137,15 +137,40 @@ impl<D: Disk + Clone> Datanode<D> {
             self.changes.push(Change::Has(sealed.report(chunk)));
             return Ok(());
         }
+        self.take_name_back(chunk, &sealed)?;
         let opened = self.opened(chunk, &sealed)?;
         if length != sealed.length {
             return self.cut_sealed(chunk, sealed, stamp, length);
         }
         let (claim, disk) = (self.claim(chunk, sealed.stamp), disk_of(&self.directories, directory)?);
-        let after = sealed.restamp(disk, &opened, (claim, stamp), &self.config);
+        let named = sealed.restamp(disk, &opened, (claim, stamp), &self.config);
+        let after = self.note_name(chunk, sealed, named);
         let old = self.open.close((chunk, sealed.stamp));
         self.discard(old.map(|old| old.data));
         self.settle_seal(chunk, after, directory)
+    }
+
+    /// Takes the outcome of a new stamp. If it failed and couldn't be undone, remembers the file's name.
+    fn note_name(
+        &mut self,
+        chunk: ChunkId,
+        before: Sealed,
+        (named, done): (Sealed, Result<(), Failure>),
+    ) -> Result<Sealed, Failure> {
+        if done.is_err() && named != before {
+            self.misnamed.insert(chunk, named);
+        }
+        done.map(|()| named)
+    }
+
+    /// Gives a replica's file its name again, if an earlier failure couldn't be undone.
+    fn take_name_back(&mut self, chunk: ChunkId, sealed: &Sealed) -> Result<()> {
+        if let Some(named) = self.misnamed.get(&chunk) {
+            let directory = disk_of(&self.directories, sealed.directory.into())?;
+            directory.rename(&named.file(chunk), &sealed.file(chunk)).map_err(disk)?;
+            self.misnamed.remove(&chunk);
+        }
+        Ok(())
     }
 
     /// Cuts a sealed replica, as only a planted fault does.
@@ -161,10 +186,14 @@ impl<D: Disk + Clone> Datanode<D> {
         let Some(Kept::Sealed(sealed)) = self.replicas.get(&chunk) else { return };
         let sealed = *sealed;
         let directory = usize::from(sealed.directory);
+        if self.take_name_back(chunk, &sealed).is_err() {
+            return;
+        }
         let Ok(disk) = disk_of(&self.directories, directory) else { return };
         let Ok(opened) = self.opened(chunk, &sealed) else { return };
         let claim = self.claim(chunk, sealed.stamp);
-        let joined = sealed.restamp(disk, &opened, (claim, sealed.stamp), &self.config);
+        let named = sealed.restamp(disk, &opened, (claim, sealed.stamp), &self.config);
+        let joined = self.note_name(chunk, sealed, named);
         // A failure leaves it as it was.
         if let Ok(joined) = self.settle_sync(directory, joined) {
             self.replicas.insert(chunk, Kept::Sealed(joined));

@@ -66,6 +66,12 @@ pub(super) fn write_frame(to: &mut Vec<u8>, cluster: u64, first_sequence: u64, r
     to.resize(start + (to.len() - start).next_multiple_of(ALIGNMENT), 0);
 }
 
+/// Size of the frame whose header begins `bytes`, by the header alone, or of a header.
+pub(super) fn claimed_bytes(bytes: &[u8]) -> usize {
+    let payload = u32_at(bytes, 24).filter(|_| u32_at(bytes, 0) == Some(FRAME_MAGIC)).unwrap_or(0);
+    (HEADER_BYTES + payload as usize).next_multiple_of(ALIGNMENT)
+}
+
 /// The frame at the beginning of `bytes`, if it is complete and of `cluster`. A user who chooses
 /// only names and contents can't forge one, since it contains the cluster's random number.
 pub(super) fn parse_frame(bytes: &[u8], cluster: u64, trusting: bool) -> Option<Frame<'_>> {

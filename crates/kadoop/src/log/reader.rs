@@ -2,13 +2,18 @@
 
 use super::{
     FORMAT_VERSION, LogError,
-    frame::{ALIGNMENT, HEADER_BYTES, parse_frame, parse_segment_header},
+    frame::{ALIGNMENT, HEADER_BYTES, claimed_bytes, parse_frame, parse_segment_header},
     segment_name, segments,
 };
 use crate::{
-    disk::{Disk, read_whole},
+    disk::{Disk, DiskFile, read_whole},
     faults::{Fault, Faults},
 };
+use std::io;
+
+/// Bytes of a segment in memory at a time, if no frame is larger. A checkpoint is made beside a running
+/// namenode, whose memory is precious.
+pub(super) const PIECE_BYTES: usize = 1 << 20;
 
 /// Takes a record and its number; refuses an invalid one.
 type Each<'a> = &'a mut dyn FnMut(u64, &[u8]) -> Result<(), &'static str>;
@@ -46,10 +51,10 @@ pub fn read_log<D: Disk>(
     for (index, first) in all.iter().enumerate().skip(begin) {
         let name = segment_name(*first);
         let last = index + 1 == all.len();
-        let bytes = read_whole(&disk.open(&name)?)?;
-        if !header_fits(&bytes, cluster, *first, &name)? {
+        let file = disk.open(&name)?;
+        if !header_fits(&file.read_vec(0, HEADER_BYTES)?, cluster, *first, &name)? {
             // A crash interrupted the making of the segment, so it can't contain records.
-            if last && good_frame_behind(&bytes, 0, cluster).is_none() {
+            if last && good_frame_behind(&read_whole(&file)?, 0, cluster).is_none() {
                 return Ok((next - 1, Tail::Torn { segment: name, offset: 0 }));
             }
             return Err(LogError::Damaged { file: name, offset: 0 });
@@ -58,7 +63,7 @@ pub fn read_log<D: Disk>(
             return Err(LogError::Gap { segment: name, expected: next, found: *first });
         }
         let mut sequence = *first;
-        tail = read_segment(&bytes, cluster, faults, &name, &mut sequence, &mut |number, record| {
+        tail = read_segment(&file, cluster, faults, &name, &mut sequence, &mut |number, record| {
             if number < next {
                 return Ok(());
             }
@@ -85,8 +90,8 @@ fn header_fits(bytes: &[u8], cluster: u64, first: u64, name: &str) -> Result<boo
     Ok(true)
 }
 
-pub(super) fn read_segment(
-    bytes: &[u8],
+pub(super) fn read_segment<F: DiskFile>(
+    file: &F,
     cluster: u64,
     faults: Faults,
     name: &str,
@@ -94,27 +99,66 @@ pub(super) fn read_segment(
     each: Each<'_>,
 ) -> Result<Tail, LogError> {
     let trusting = faults.has(Fault::TornFrameRead);
-    let mut offset = HEADER_BYTES;
-    while !is_blank(&bytes[offset..]) {
-        let frame = parse_frame(&bytes[offset..], cluster, trusting);
-        let Some(frame) = frame.filter(|frame| frame.first_sequence == *sequence) else {
-            if good_frame_behind(bytes, offset, cluster).is_some() {
-                return Err(LogError::Damaged { file: name.to_owned(), offset: offset as u64 });
-            }
-            return Ok(Tail::Torn { segment: name.to_owned(), offset: offset as u64 });
-        };
+    let mut window = Window { file, start: 0, bytes: Vec::new() };
+    let mut offset = HEADER_BYTES as u64;
+    loop {
+        let claimed = claimed_bytes(window.at(offset, HEADER_BYTES)?);
+        let frame = parse_frame(window.at(offset, claimed)?, cluster, trusting);
+        let Some(frame) = frame.filter(|frame| frame.first_sequence == *sequence) else { break };
         for record in &frame.records {
             each(*sequence, record).map_err(|why| LogError::Record { sequence: *sequence, why })?;
             *sequence += 1;
         }
-        offset += frame.bytes;
+        offset += frame.bytes as u64;
     }
-    Ok(Tail::Clean)
+    if window.is_blank_from(offset)? {
+        return Ok(Tail::Clean);
+    }
+    let bytes = read_whole(file)?;
+    match good_frame_behind(&bytes, offset as usize, cluster) {
+        Some(_) => Err(LogError::Damaged { file: name.to_owned(), offset }),
+        None => Ok(Tail::Torn { segment: name.to_owned(), offset }),
+    }
+}
+
+/// A part of a file.
+struct Window<'f, F> {
+    file: &'f F,
+    /// Offset of its first byte.
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+impl<F: DiskFile> Window<'_, F> {
+    /// The bytes from `offset` on, which never goes back: at least so many, unless the file ends.
+    fn at(&mut self, offset: u64, least: usize) -> io::Result<&[u8]> {
+        let passed = ((offset - self.start) as usize).min(self.bytes.len());
+        if self.bytes.len() - passed < least {
+            self.bytes.drain(..passed);
+            self.start += passed as u64;
+            let (from, end) = (self.start + self.bytes.len() as u64, self.file.length()?);
+            // A damaged length claims no more memory than the file has bytes.
+            let wanted = (least.max(PIECE_BYTES) - self.bytes.len()) as u64;
+            self.bytes.extend(self.file.read_vec(from, wanted.min(end.saturating_sub(from)) as usize)?);
+        }
+        Ok(self.bytes.get((offset - self.start) as usize..).unwrap_or_default())
+    }
+
+    /// Whether nothing was written from `offset` on.
+    fn is_blank_from(&mut self, mut offset: u64) -> io::Result<bool> {
+        loop {
+            let bytes = self.at(offset, 1)?;
+            if bytes.is_empty() || !is_blank(bytes) {
+                return Ok(bytes.is_empty());
+            }
+            offset += bytes.len() as u64;
+        }
+    }
 }
 
 /// Whether the bytes were never written. After a crash a segment consists mostly of these, so
 /// compare blocks: that takes a fiftieth of the time of a comparison by bytes.
-fn is_blank(bytes: &[u8]) -> bool {
+pub(super) fn is_blank(bytes: &[u8]) -> bool {
     const ZEROES: [u8; 4096] = [0; 4096];
     bytes.chunks(ZEROES.len()).all(|block| *block == ZEROES[..block.len()])
 }

@@ -4,11 +4,11 @@ use super::{
     MAX_FRAME_BYTES, checkpoints,
     frame::{HEADER_BYTES, parse_segment_header, segment_header, write_frame},
     mark::Mark,
-    reader::read_segment,
+    reader::{PIECE_BYTES, is_blank, read_segment},
     segment_name, segments,
 };
 use crate::{
-    disk::{Disk, DiskFile, read_whole},
+    disk::{Disk, DiskFile},
     faults::{Fault, Faults},
 };
 use std::io;
@@ -196,11 +196,19 @@ fn renew_end<D: Disk>(disk: &D, cluster: u64, next: u64, faults: Faults) -> io::
     let names = disk.list()?;
     let Some(last) = segments(&names).last().copied() else { return Ok(()) };
     let name = segment_name(last);
-    let bytes = read_whole(&disk.open(&name)?)?;
+    let (old, file) = (disk.open(&name)?, disk.create(NEXT)?);
+    let length = old.length()?;
+    for offset in (0..length).step_by(PIECE_BYTES) {
+        let piece = old.read_vec(offset, PIECE_BYTES)?;
+        if !is_blank(&piece) {
+            file.write_at(offset, &piece)?;
+        }
+    }
+    file.set_length(length)?;
     // Bytes that were only in memory may have gone since the log was read.
     let mut sequence = last;
-    if parse_segment_header(&bytes).is_some() {
-        read_segment(&bytes, cluster, faults, &name, &mut sequence, &mut |_, _| Ok(()))
+    if parse_segment_header(&file.read_vec(0, HEADER_BYTES)?).is_some() {
+        read_segment(&file, cluster, faults, &name, &mut sequence, &mut |_, _| Ok(()))
             .map_err(|error| io::Error::other(error.to_string()))?;
     }
     // A checkpoint may hold records whose end of the log is lost.
@@ -209,10 +217,6 @@ fn renew_end<D: Disk>(disk: &D, cluster: u64, next: u64, faults: Faults) -> io::
         let why = format!("{name} ends before record {sequence}, and ended before {next} a moment ago");
         return Err(io::Error::other(why));
     }
-    let used = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |at| at + 1);
-    let file = disk.create(NEXT)?;
-    file.write_at(0, &bytes[..used])?;
-    file.set_length(bytes.len() as u64)?;
     file.sync_data()?;
     disk.rename(NEXT, &name)?;
     // Sync before a later segment gets its name. After a start that fails in between, the next

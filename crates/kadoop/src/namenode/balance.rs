@@ -195,7 +195,7 @@ impl Namenode {
         nodes.map(fill).collect()
     }
 
-    /// Orders moves away from a datanode, up to its limit.
+    /// Orders moves away from a datanode: one at a time, and none beside needed copies.
     fn move_from(
         &mut self,
         source: NodeId,
@@ -209,7 +209,7 @@ impl Namenode {
             let Some(balance) = self.cluster.balance.as_ref().filter(|_| !targets.is_empty()) else {
                 return Search::Over;
             };
-            if self.is_busy(source) || *looked >= MAX_LOOKED_A_TICK {
+            if self.cluster.copies_at(source) || *looked >= MAX_LOOKED_A_TICK {
                 return Search::Waits;
             }
             let from = balance.passes.get(&source).copied().unwrap_or_default();
@@ -220,7 +220,7 @@ impl Namenode {
             *looked += 1;
             let excess = fills.iter().find(|fill| fill.node == source).map_or(0, |fill| fill.excess);
             let targets = self.fitting(chunk, source, excess, &targets, now);
-            let free = targets.iter().copied().find(|to| !self.is_busy(*to));
+            let free = targets.iter().copied().find(|to| !self.cluster.copies_at(*to));
             if free.is_none() && !targets.is_empty() {
                 return Search::Waits;
             }
@@ -235,11 +235,6 @@ impl Namenode {
                 }
             }
         }
-    }
-
-    /// Whether a datanode takes part in so many copies that only one is left for a needed copy.
-    fn is_busy(&self, node: NodeId) -> bool {
-        self.cluster.streams(node) >= self.config.copies_per_node.saturating_sub(1).max(1)
     }
 
     /// The datanodes among `targets` to which the replica can move.

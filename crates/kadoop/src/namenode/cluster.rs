@@ -35,8 +35,9 @@ pub(super) struct Cluster {
     pub rounds: BTreeMap<FileId, Round>,
     /// Files being written whose pipelines have lost members, by their writers' clients.
     pub broken: BTreeSet<(ClientId, FileId)>,
-    /// Time of the last tick.
+    /// Time of the last tick, and of the last one after a time in which this process was stopped.
     pub ticked: Millis,
+    pub awake_since: Millis,
     /// The end of safe mode, when leases and orphans begin to age.
     pub safe_until: Option<Millis>,
     /// When enough was reported.
@@ -137,6 +138,7 @@ impl Cluster {
             rounds: BTreeMap::new(),
             broken: BTreeSet::new(),
             ticked: now,
+            awake_since: now,
             safe_until: None,
             // An empty cluster needn't wait for anything.
             enough_since: (state.nodes.is_empty() && state.chunks.is_empty()).then_some(now),
@@ -220,9 +222,19 @@ impl Cluster {
         }
     }
 
-    /// Number of copies that the datanode takes part in.
-    pub(super) fn streams(&self, node: NodeId) -> usize {
-        self.copies.values().filter(|copy| copy.to == node || copy.from == node).count()
+    /// Number of copies from each datanode, and to each.
+    pub(super) fn streams(&self) -> (FxHashMap<NodeId, usize>, FxHashMap<NodeId, usize>) {
+        let (mut from, mut to) = (FxHashMap::default(), FxHashMap::default());
+        for copy in self.copies.values() {
+            *from.entry(copy.from).or_default() += 1;
+            *to.entry(copy.to).or_default() += 1;
+        }
+        (from, to)
+    }
+
+    /// Whether the datanode takes part in a copy.
+    pub(super) fn copies_at(&self, node: NodeId) -> bool {
+        self.copies.values().any(|copy| copy.to == node || copy.from == node)
     }
 }
 

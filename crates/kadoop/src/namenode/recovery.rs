@@ -63,7 +63,11 @@ impl Namenode {
     pub(super) fn watch_leases(&mut self, now: Millis) {
         let (hard, lost) = (self.config.lease_hard_ms, self.config.lease_lost_ms);
         // If this process was stopped, its clients' renewals are still on their way.
-        let was_stopped = now.saturating_sub(std::mem::replace(&mut self.cluster.ticked, now)) >= lost / 2;
+        let was_stopped = self.is_stopped(now);
+        self.cluster.ticked = now;
+        if was_stopped {
+            self.cluster.awake_since = now;
+        }
         let (mut silent, mut broken) = (Vec::new(), BTreeSet::new());
         for (file, open) in &self.state.open {
             let Some(client) = open.client else { continue };
@@ -128,6 +132,11 @@ impl Namenode {
     pub(super) fn holds_elsewhere(&self, file: FileId, caller: &Caller, client: ClientId) -> bool {
         let Some(open) = self.state.open.get(&file) else { return false };
         open.client != Some(client) && open.holder.is_some() && open.holder == caller.holder()
+    }
+
+    /// Whether this process was stopped until a moment ago: it has missed ticks.
+    fn is_stopped(&self, now: Millis) -> bool {
+        now.saturating_sub(self.cluster.ticked) >= self.config.lease_lost_ms / 2
     }
 
     /// Time since the writer's last sign of life.
@@ -388,10 +397,11 @@ impl Namenode {
 
     /// Whether the member was silent for so long that recovery stops waiting for it. A member that
     /// is still heard may hold the bytes that it reported in an earlier round, and is only late in
-    /// this one.
+    /// this one. While this process is stopped, it hears nobody.
     fn is_given_up(&self, node: NodeId, round: &Round, now: Millis) -> bool {
         let heard = self.cluster.nodes.get(&node).map_or(0, |node| node.heard);
-        now.saturating_sub(heard.max(round.waiting_since)) >= self.config.recovery_patience_ms
+        let since = heard.max(round.waiting_since).max(self.cluster.awake_since);
+        !self.is_stopped(now) && now.saturating_sub(since) >= self.config.recovery_patience_ms
     }
 
     /// The length that the writer demands, once a member has so many bytes. The member needn't have
@@ -428,7 +438,7 @@ impl Namenode {
 }
 
 /// Whether the replica can be sealed at `length`. A sealed one never changes.
-fn has_as_much(replica: &ReplicaReport, length: u32) -> bool {
+pub(super) fn has_as_much(replica: &ReplicaReport, length: u32) -> bool {
     match replica.state {
         ReplicaState::Sealed => replica.length == length,
         ReplicaState::Open | ReplicaState::Returned => replica.length >= length,

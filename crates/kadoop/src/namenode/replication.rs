@@ -4,6 +4,7 @@ use super::{
     Namenode,
     cluster::{Cluster, Copying, Odd},
     record::Record,
+    recovery::has_as_much,
     state::Chunk,
 };
 use crate::{
@@ -96,12 +97,11 @@ impl Namenode {
         let Some(logged) = self.state.chunks.get(&chunk).copied() else { return };
         let enough = live >= self.target(chunk).max(1) || self.config.faults.has(Fault::LastReplicaDeleted);
         for odd in self.cluster.odd.get(&chunk).cloned().unwrap_or_default() {
-            let report = odd.report;
-            if can_be_sealed(&odd, logged) {
+            if can_be_sealed(&odd, logged) || !enough && has_same_bytes(&odd, logged) {
                 let (stamp, length) = (logged.stamp, logged.length);
                 self.cluster.order(odd.node, Order::Seal { chunk, stamp, length });
             } else if enough {
-                self.delete(odd.node, chunk, report.stamp);
+                self.delete(odd.node, chunk, odd.report.stamp);
             }
         }
     }
@@ -183,27 +183,39 @@ impl Namenode {
 
     fn order_copy(&mut self, chunk: ChunkId, now: Millis) {
         let Some(logged) = self.state.chunks.get(&chunk).copied() else { return };
-        let most = self.config.copies_per_node;
+        let most = self.config.copies_ordered;
+        let (from, to) = self.cluster.streams();
+        let sends = |node: &NodeId| from.get(node).copied().unwrap_or(0);
+        let takes = |node: &NodeId| to.get(node).copied().unwrap_or(0);
         let live = self.cluster.live_good(chunk);
         let counted = self.counted(&live);
-        let Some(from) = live.iter().copied().find(|node| self.cluster.streams(*node) < most) else { return };
+        let source = live.iter().copied().min_by_key(|node| sends(node)).filter(|node| sends(node) < most);
+        let Some(source) = source else { return };
         let holds = |node: &NodeId| {
             self.cluster
                 .nodes
                 .get(node)
                 .is_some_and(|node| node.held.contains(&chunk) || node.leaving.contains_key(&chunk))
         };
-        let all: Vec<NodeId> = self.cluster.nodes.keys().copied().collect();
-        let avoid: Vec<NodeId> = all
-            .into_iter()
-            .filter(|node| !counted.contains(node) && (holds(node) || self.cluster.streams(*node) >= most))
-            .collect();
+        let all = self.cluster.nodes.keys().copied().filter(|node| !counted.contains(node));
+        let all: Vec<(NodeId, bool)> = all.map(|node| (node, holds(&node))).collect();
         let bytes = u64::from(logged.length);
-        let Some(to) = self.place(1, &counted, &avoid, bytes, now).first().copied() else {
-            self.make_room(chunk, &avoid, now);
-            return;
+        let busy = |limit| {
+            let busy = all.iter().filter(|(node, holds)| *holds || takes(node) >= limit);
+            busy.map(|(node, _)| *node).collect::<Vec<_>>()
         };
-        self.begin_copy(chunk, logged, from, to, now);
+        let Some(any) = self.place(1, &counted, &busy(most), bytes, now).first().copied() else {
+            return self.make_room(chunk, &busy(most), now);
+        };
+        // Datanodes that take few go first, so that all get their share, unless their rack is a worse one.
+        let rack = self.rack(any).to_owned();
+        let mut limits = std::iter::successors(Some(1), |limit| Some(limit * 2)).take_while(|at| *at < most);
+        let idle = limits.find_map(|limit| {
+            let idle = self.place(1, &counted, &busy(limit), bytes, now).first().copied();
+            idle.filter(|idle| self.rack(*idle) == rack)
+        });
+        let target = idle.unwrap_or(any);
+        self.begin_copy(chunk, logged, source, target, now);
     }
 
     /// Orders a copy, preferably from this datanode.
@@ -242,4 +254,11 @@ fn can_be_sealed(odd: &Odd, logged: Chunk) -> bool {
     let report = odd.report;
     let prefix = report.stamp == logged.stamp && report.length >= logged.length;
     prefix && report.state != ReplicaState::Sealed && !odd.corrupt
+}
+
+/// Whether a replica under a replaced stamp has all logged bytes of the chunk. Only the chunk's writer
+/// makes its bytes, each once, so replicas differ in their lengths alone. If the namenode restarts
+/// during a recovery, members that it hasn't asked to seal are left with such replicas.
+fn has_same_bytes(odd: &Odd, logged: Chunk) -> bool {
+    odd.report.stamp < logged.stamp && has_as_much(&odd.report, logged.length) && !odd.corrupt
 }

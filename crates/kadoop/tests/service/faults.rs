@@ -7,7 +7,12 @@ use crate::{
     support::{DEADLINE, client_at, pattern, superuser},
 };
 use bytes::Bytes;
-use std::{fs, path::PathBuf, thread, time::Duration};
+use std::{
+    fs,
+    path::PathBuf,
+    thread,
+    time::{Duration, Instant},
+};
 use strait_kadoop::{Error, service::CreateOptions};
 use strait_testkit::{LinkRate, eventually};
 
@@ -202,8 +207,10 @@ fn a_file_open_while_all_disks_are_full_goes_on_once_there_is_room() {
         let pieces = while_full.chunks(1 << 20).map(Bytes::copy_from_slice);
         let refused = pieces.map(|piece| writer.write(piece)).find_map(Result::err);
         assert_eq!(refused.map(|failure| failure.error), None, "6 MiB fit into its memory");
+        let begin = Instant::now();
         let refused = writer.close().unwrap_err();
         assert_eq!(refused.error, Error::NoSpace);
+        assert!(begin.elapsed() < Duration::from_secs(15), "after {:?}", begin.elapsed());
         let told = refused.to_string();
         assert!(told.contains("datanodes are full") && told.contains("add a datanode"), "{told}");
         (0..DATANODES).for_each(|at| rack.disk(Who::Datanode(at)).relieve().unwrap());

@@ -2,7 +2,7 @@
 
 use crate::{
     processes::{DatanodeProcess, NamenodeProcess, Site, WriterProcess},
-    support::{Cluster, DEADLINE, client, client_at, key, pattern, superuser},
+    support::{Cluster, DEADLINE, client, client_at, key, namenode_options, pattern, superuser},
 };
 use std::{
     fs,
@@ -11,7 +11,7 @@ use std::{
 };
 use strait_kadoop::{
     Client, Error,
-    service::{CreateOptions, Writer},
+    service::{CreateOptions, NamenodeOptions, Writer},
 };
 use strait_testkit::eventually;
 
@@ -58,6 +58,34 @@ fn bytes_that_a_dead_writer_synced_are_read_soon_after_its_datanodes_have_restar
     let reader = client(&cluster.namenode).open(&superuser(), WriterProcess::FILE).unwrap();
     assert_eq!(reader.read_at(0, 99).unwrap(), WriterProcess::SYNCED);
     assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
+}
+
+/// Once, the client asked only once that the file be closed. It kept the lease, since it renews all of its
+/// leases, and nobody could read the bytes.
+#[test]
+fn bytes_of_a_writer_that_was_dropped_while_the_namenode_started_are_read_soon() {
+    let mut cluster = Cluster::start(REPLICATION);
+    let listen = cluster.namenode.address();
+    let client = client(&cluster.namenode);
+    let bytes = pattern(100_000);
+    let mut dropped = begin(&client, &bytes);
+    dropped.sync().unwrap();
+    let mut open = client.create(&superuser(), "/other", &CreateOptions::default()).unwrap();
+    let options = namenode_options(&cluster.directory.path().join("namenode"));
+    cluster.restart_slowly(NamenodeOptions { listen, ..options }, || {
+        drop(dropped);
+        // The second one begins after the namenode's refusal of whatever was asked before the first.
+        for _ in 0..2 {
+            let refused = client.mkdirs(&superuser(), "/early", 0o755).map_err(|failure| failure.error);
+            assert_eq!(refused, Err(Error::NoDatanodes));
+        }
+    });
+    let start = Instant::now();
+    let reader = client.open(&superuser(), "/file").unwrap();
+    assert!(reader.read_at(0, bytes.len() + 1).unwrap() == bytes);
+    assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
+    open.write("goes on").unwrap();
+    open.close().unwrap();
 }
 
 /// Once, nothing was repaired before the writer's next call.

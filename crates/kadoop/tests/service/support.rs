@@ -228,11 +228,17 @@ impl Cluster {
     }
 
     pub fn restart_with(&mut self, options: NamenodeOptions) {
+        self.restart_slowly(options, || ());
+    }
+
+    /// As [`Cluster::restart_with`], and runs `meanwhile` before the datanodes are back.
+    pub fn restart_slowly(&mut self, options: NamenodeOptions, meanwhile: impl FnOnce()) {
         let count = self.datanodes.len();
         self.datanodes.clear();
         let placeholder = tempfile::tempdir().unwrap();
         self.namenode = namenode(placeholder.path());
         self.namenode = once_free(|| NamenodeServer::start(options.clone()));
+        meanwhile();
         self.start_datanodes(count);
         self.await_datanodes();
     }

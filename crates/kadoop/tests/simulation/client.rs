@@ -128,6 +128,32 @@ fn a_writer_whose_datanodes_are_full_gives_up_for_want_of_space() {
         write = calls(&mut writer).pop().unwrap();
     };
     assert_eq!(outcome, Err(Error::NoSpace));
+    let Config { full_ms, give_up_ms, .. } = Config::default();
+    assert!((full_ms..give_up_ms / 2).contains(&now), "after {now} ms");
+}
+
+/// A datanode that is lost may come back, so want of space before it isn't the reason.
+#[test]
+fn a_writer_waits_longer_if_not_every_attempt_fails_for_want_of_space() {
+    let (mut writer, mut write) = writing(None);
+    writer.begin(Goal::Flush, 0).unwrap();
+    let (mut now, mut chunk) = (0, 1);
+    let outcome = loop {
+        now += 500;
+        assert!(now < 60_000, "it never gives up");
+        let outcome = if chunk % 2 == 1 { Outcome::Error(Error::NoSpace) } else { Outcome::Unknown };
+        writer.on_write(write.id, &[outcome; 2], now);
+        answer_all(&mut writer, Outcome::Value, now);
+        now += 3_500;
+        writer.tick(now);
+        if let Some(outcome) = writer.outcome() {
+            break outcome;
+        }
+        chunk += 1;
+        grant(&mut writer, chunk, now);
+        write = calls(&mut writer).pop().unwrap();
+    };
+    assert!(matches!(outcome, Err(Error::NoSpace | Error::Unavailable)));
     assert!(now >= Config::default().give_up_ms, "after {now} ms");
 }
 

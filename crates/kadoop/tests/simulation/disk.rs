@@ -156,6 +156,8 @@ impl SimDisk {
         let mut inner = other.0.borrow().clone();
         inner.fuse = None;
         inner.sync_fuse = None;
+        // Other files take the room.
+        inner.full = self.0.borrow().full;
         inner.unsynced.clear();
         inner.synced_names = inner.names.clone();
         for content in &mut inner.files {

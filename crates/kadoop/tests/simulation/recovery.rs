@@ -4,7 +4,7 @@ use crate::{namespace::someone, told::Cluster};
 use strait_kadoop::{
     ChunkId, Config, Error, FileId, Stamp,
     faults::Fault,
-    messages::{Answer, Change, End, Mutation, NewChunk, ReplicaReport, ReplicaState},
+    messages::{Answer, Change, End, Mutation, NewChunk, Order, ReplicaReport, ReplicaState},
     namenode::State,
 };
 
@@ -119,6 +119,25 @@ fn recovery_stops_waiting_for_a_member_that_an_operator_has_given_up() {
     assert_eq!(gone_for_good(false, None), (0, true));
     assert_eq!(gone_for_good(true, None), (0, false));
     assert_eq!(gone_for_good(true, Some(Fault::GoneAwaited)), (0, true));
+}
+
+/// The operator's call and another client's come in before the heartbeats that waited with them. Once, a
+/// decommissioned datanode was then taken for gone (seed 80,668 of the cluster).
+#[test]
+fn a_namenode_that_was_stopped_gives_up_no_member_before_it_can_hear_it() {
+    let mut cluster = Cluster::new(1, None);
+    let file = cluster.create(1);
+    let new = cluster.add(file, Vec::new());
+    cluster.hold(&new, 0, 10, ReplicaState::Open);
+    let recover = Mutation::RecoverLease { path: "/f".into() };
+    cluster.ask(recover.clone()).unwrap_err();
+    cluster.now += 120_000;
+    cluster.namenode.decommission(&someone("kadoop"), new.pipeline[0].node, false).unwrap();
+    cluster.ask(recover.clone()).unwrap_err();
+    cluster.namenode.tick(cluster.now);
+    cluster.ask(recover).unwrap_err();
+    cluster.pass(10_000, &[]);
+    assert_eq!(cluster.length(), (10, false));
 }
 
 /// The member has bytes that the other has lost, and is alive. Once, the namenode stopped waiting
@@ -370,6 +389,39 @@ fn a_stale_replica_is_kept_while_no_good_one_is_known() {
     assert_eq!(only_stale_left(Some(Fault::LastReplicaDeleted)), 0);
 }
 
+/// A recovery seals a chunk of 10 bytes at one member, which then loses its disk. The other member was
+/// away, and has a replica under the writer's stamp. Returns whether that one counts in the end.
+fn only_replaced_stamp_left(length: u32, state: ReplicaState) -> bool {
+    let mut cluster = Cluster::new(2, None);
+    let file = cluster.create(2);
+    let new = cluster.add(file, Vec::new());
+    cluster.hold(&new, 0, 10, ReplicaState::Open);
+    cluster.hold(&new, 1, length, ReplicaState::Sealed);
+    let [lost, left] = [0, 1].map(|at| cluster.index(new.pipeline[at].node));
+    cluster.ask(Mutation::RecoverLease { path: "/f".into() }).unwrap_err();
+    cluster.pass(60_000, &[left]);
+    assert_eq!(cluster.length(), (10, false));
+    cluster.nodes[lost].replicas.clear();
+    cluster.nodes[lost].session = 0;
+    cluster.hold(&new, 1, length, state);
+    cluster.nodes[left].session = 0;
+    cluster.pass(20_000, &[]);
+    let located = cluster.namenode.locate(&someone("kadoop"), "/f", 0, 10).unwrap();
+    located.chunks[0].nodes.len() == 2
+}
+
+/// Seeds 13,311 and 23,868 of the cluster.
+#[test]
+fn a_replica_under_a_replaced_stamp_counts_again_if_it_is_the_last_with_all_bytes() {
+    assert!(only_replaced_stamp_left(10, ReplicaState::Sealed));
+    assert!(only_replaced_stamp_left(10, ReplicaState::Returned));
+    assert!(only_replaced_stamp_left(12, ReplicaState::Returned));
+    for state in [ReplicaState::Sealed, ReplicaState::Returned] {
+        assert!(!only_replaced_stamp_left(9, state), "{state:?}");
+    }
+    assert!(!only_replaced_stamp_left(12, ReplicaState::Sealed), "its bytes never change");
+}
+
 #[test]
 fn a_stale_replica_doesnt_count() {
     let copies = |fault| {
@@ -603,6 +655,24 @@ fn a_copy_that_ends_makes_room_for_the_next_at_once() {
     cluster.pass(3_000, &[0]);
     assert_eq!(with_replicas(&cluster, 2), CHUNKS);
     assert_eq!(cluster.nodes[2].replicas.len(), CHUNKS, "copies, all in a second or two");
+}
+
+/// Once, each datanode had two, and the next ones waited for its next heartbeat.
+#[test]
+fn a_datanode_is_ordered_more_copies_at_once_than_it_makes_at_a_time() {
+    let mut cluster = Cluster::new(3, None);
+    // The chunks are written to the first two datanodes; the third is the target of the copies.
+    cluster.pass(4_000, &[2]);
+    closed_with_chunks(&mut cluster, 20);
+    let mut ordered = 0;
+    for _ in 0..13 {
+        cluster.pass(1_000, &[0, 2]);
+        let answer = cluster.send(2, Some(Vec::new()), Vec::new()).unwrap();
+        ordered += answer.orders.iter().filter(|order| matches!(order, Order::Copy(_))).count();
+    }
+    let Config { copies_per_node, copies_ordered, .. } = Config::default();
+    assert_eq!(ordered, copies_ordered);
+    assert!(ordered > copies_per_node);
 }
 
 /// Once, such a transaction was logged and couldn't be replayed, so every start failed.

@@ -148,8 +148,8 @@ pub struct Writer {
     broken: u32,
     /// Time of the last progress.
     progress: Millis,
-    /// Since then, a datanode or the namenode has refused bytes for want of space.
-    full: bool,
+    /// Time since which a datanode or the namenode has refused all attempts for want of space.
+    full_since: Option<Millis>,
     calls: BTreeMap<CallId, Pending>,
     last_call: u64,
     issues: VecDeque<Issue<WriteCall>>,
@@ -196,7 +196,7 @@ impl Writer {
             avoid: BTreeMap::new(),
             broken: 0,
             progress: now,
-            full: false,
+            full_since: None,
             calls: BTreeMap::new(),
             last_call: 0,
             issues: VecDeque::new(),
@@ -354,7 +354,7 @@ impl Writer {
         let waiting = (self.busy() && self.ask.is_none() && self.ask_at > 0).then_some(self.ask_at);
         let idle = (self.staged.has_part() && !self.pressed)
             .then(|| self.appended.saturating_add(self.config.idle_ms));
-        let give_up = self.busy().then_some(self.progress + self.config.give_up_ms);
+        let give_up = self.busy().then(|| self.gives_up_at().0);
         let times = again.into_iter().chain(seals.map(|ended| ended.next_try)).chain(waiting).chain(give_up);
         let times = times.chain(idle);
         if self.failed.is_some() { None } else { times.min() }
@@ -393,8 +393,10 @@ impl Writer {
         self.press(now);
         if !self.busy() {
             self.progress = now;
-        } else if now.saturating_sub(self.progress) >= self.config.give_up_ms {
-            self.give_up(now);
+        } else if let (at, error) = self.gives_up_at()
+            && now >= at
+        {
+            self.give_up(error, now);
         }
         self.retire_ended();
         self.advance_open(now);
@@ -416,16 +418,30 @@ impl Writer {
         self.goal.is_some() || self.pressed
     }
 
+    /// When to give up without any progress, and why. Only time brings room, so a caller isn't kept
+    /// waiting for it as long as for lost datanodes, which may be about to return.
+    fn gives_up_at(&self) -> (Millis, Error) {
+        let at = self.progress + self.config.give_up_ms;
+        match self.full_since {
+            Some(since) => (at.min(since.max(self.progress) + self.config.full_ms), Error::NoSpace),
+            None => (at, Error::Unavailable),
+        }
+    }
+
     /// Tells the caller that waits, if one does, that nothing moves. The bytes stay, and so do the
     /// attempts to write them: there may be room, or datanodes, later.
-    fn give_up(&mut self, now: Millis) {
-        let error = if self.full { Error::NoSpace } else { Error::Unavailable };
+    fn give_up(&mut self, error: Error, now: Millis) {
         if self.goal.take().is_some() {
             self.outcome = Some(Err(error));
         } else if std::mem::take(&mut self.waiting) {
             self.stuck = Some(error);
         }
-        (self.full, self.progress) = (false, now);
+        self.progress = now;
+    }
+
+    /// Notes the failure of an attempt to write.
+    fn note_failure(&mut self, for_space: bool, now: Millis) {
+        self.full_since = for_space.then(|| self.full_since.unwrap_or(now));
     }
 
     fn fail(&mut self, error: Error) {

@@ -2,7 +2,7 @@
 
 use super::{Ask, Goal, Pending, Phase, WriteCall, Writer, open::Open};
 use crate::{
-    ChunkId, Millis, NodeId,
+    ChunkId, Member, Millis, NodeId,
     client::CallId,
     error::{Error, Result},
     faults::Fault,
@@ -25,11 +25,10 @@ impl Writer {
         let all = everywhere && outcomes.iter().all(|outcome| *outcome == Outcome::Value);
         if all || hasty && outcomes.contains(&Outcome::Value) {
             if open.acknowledge(end) {
-                (self.progress, self.broken, self.full) = (now, 0, false);
+                (self.progress, self.broken, self.full_since) = (now, 0, None);
             }
         } else {
-            open.break_up(outcomes);
-            self.full |= outcomes.contains(&Outcome::Error(Error::NoSpace));
+            self.break_up(chunk, outcomes, now);
         }
         self.advance(now);
     }
@@ -39,7 +38,7 @@ impl Writer {
         let Some(pending) = self.calls.remove(&id) else { return };
         match pending {
             Pending::Ask | Pending::Write { .. } => return,
-            Pending::Continue { chunk, to } => self.on_continued(chunk, to, outcome),
+            Pending::Continue { chunk, to } => self.on_continued(chunk, to, outcome, now),
             Pending::Tell { chunk, to } => self.on_told(chunk, to, outcome, now),
             Pending::Probe { chunk, to } => self.on_probed(chunk, to, outcome),
             Pending::Seal { chunk, to } => {
@@ -59,13 +58,33 @@ impl Writer {
         self.advance(now);
     }
 
-    fn on_continued(&mut self, chunk: ChunkId, to: NodeId, outcome: Outcome) {
+    /// The open chunk's pipeline is broken. Calls that fail behind the first one tell only whether there
+    /// was space.
+    fn break_up(&mut self, chunk: ChunkId, outcomes: &[Outcome], now: Millis) {
+        let Some(open) = self.open_chunk(chunk) else { return };
+        let is_first = matches!(open.phase, Phase::Copying | Phase::Writing);
+        open.break_up(outcomes);
+        let for_space = outcomes.contains(&Outcome::Error(Error::NoSpace));
+        if is_first || for_space {
+            self.note_failure(for_space, now);
+        }
+    }
+
+    /// The same at the member whose call failed.
+    fn break_at(&mut self, chunk: ChunkId, node: NodeId, outcome: Outcome, now: Millis) {
+        let Some(open) = self.open_chunk(chunk) else { return };
+        let of = |member: &Member| if member.node == node { outcome } else { Outcome::Value };
+        let outcomes: Vec<Outcome> = open.new.pipeline.iter().map(of).collect();
+        self.break_up(chunk, &outcomes, now);
+    }
+
+    fn on_continued(&mut self, chunk: ChunkId, to: NodeId, outcome: Outcome, now: Millis) {
         let Some(open) = self.open_chunk(chunk) else { return };
         open.calls = open.calls.saturating_sub(1);
         match outcome {
             Outcome::Value if open.phase == Phase::Copying && open.calls == 0 => open.phase = Phase::Writing,
             Outcome::Value => {}
-            other => break_at(open, to, other),
+            other => self.break_at(chunk, to, other, now),
         }
     }
 
@@ -73,7 +92,7 @@ impl Writer {
         let Some(open) = self.open_chunk(chunk) else { return };
         open.calls = open.calls.saturating_sub(1);
         if outcome != Outcome::Value {
-            return break_at(open, to, outcome);
+            return self.break_at(chunk, to, outcome, now);
         }
         let Some(telling) = &mut open.telling else { return };
         telling.left = telling.left.saturating_sub(1);
@@ -110,7 +129,7 @@ impl Writer {
             Ok(answer) => self.on_granted(&mutation, answer, now),
             // Retry it as the same request, since it may have been executed.
             Err(Error::Unavailable | Error::NoDatanodes | Error::NoSpace | Error::Limit(_)) => {
-                self.full |= answer == Err(Error::NoSpace);
+                self.note_failure(answer == Err(Error::NoSpace), now);
                 self.ask = Some(Ask { id, mutation, again_at: Some(now + self.config.retry_ms) });
             }
             Err(error) => return self.fail(error),
@@ -195,12 +214,4 @@ impl Writer {
         }
         self.open = Some(open);
     }
-}
-
-/// Breaks the pipeline at the member whose call failed.
-fn break_at(open: &mut Open, node: NodeId, outcome: Outcome) {
-    let members = open.new.pipeline.iter();
-    let outcomes: Vec<Outcome> =
-        members.map(|member| if member.node == node { outcome } else { Outcome::Value }).collect();
-    open.break_up(&outcomes);
 }

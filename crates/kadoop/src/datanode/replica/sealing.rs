@@ -7,7 +7,7 @@
 
 use super::{
     super::{
-        names::{Kind, name},
+        names::{Kind, name, parse_name},
         sealed::Sealed,
     },
     Failure, Replica, sync_bytes, sync_names,
@@ -79,10 +79,7 @@ impl<D: Disk> Replica<D> {
             }
             return self.finish_tabled(disk_, config).map(Begun::Sealed);
         }
-        // An earlier seal failed and couldn't be undone, so don't touch this file.
-        if stamp != self.stamp && self.file == name(self.chunk, stamp, Kind::Sealed(length)) {
-            return Err(Error::Disk.into());
-        }
+        self.take_name_back(disk_)?;
         if length > self.sums.length || length < self.published {
             return Err(Error::BeyondEnd.into());
         }
@@ -168,6 +165,19 @@ impl<D: Disk> Replica<D> {
             }
         }
         done
+    }
+
+    /// Finishes the undoing of an earlier seal. Until then, its file must not be touched: the name says that
+    /// it is sealed, and a crash may leave it so.
+    fn take_name_back(&mut self, disk_: &D) -> std::io::Result<()> {
+        if let Some((_, stamp, Kind::Sealed(_))) = parse_name(&self.file)
+            && stamp != self.stamp
+        {
+            let before = name(self.chunk, self.stamp, Kind::Open);
+            disk_.rename(&self.file, &before)?;
+            self.file = before;
+        }
+        Ok(())
     }
 
     /// Gives a replica that lacks only its final name that name.

@@ -8,7 +8,7 @@ use super::{
     members,
     pool::Pool,
     requests::{Begun, Requests},
-    writer::{Driver, Drivers},
+    writer::{Driver, Drivers, Unwanted},
 };
 use crate::{
     ClientId, Config,
@@ -22,7 +22,7 @@ use crate::{
 };
 use std::{
     net::{SocketAddr, ToSocketAddrs},
-    sync::{Arc, Mutex, PoisonError, RwLock},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
     time::{Duration, Instant},
 };
 use strait_flexrpc::{self as flexrpc, Transport, stub::StubError};
@@ -30,9 +30,10 @@ use strait_flexrpc::{self as flexrpc, Transport, stub::StubError};
 /// How long a renewal may take. Another one follows: the namenode soon closes a file that can't be
 /// read, unless it hears its writer's client.
 const RENEWAL: Duration = Duration::from_secs(1);
-/// Pause after a failed attempt. It doubles up to [`LONGEST_PAUSE`].
+/// Pause after a failed attempt. It doubles up to [`LONGEST_PAUSE`], a small part of the time in which a
+/// namenode is to be back.
 const PAUSE: Duration = Duration::from_millis(10);
-const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 
 /// The client's connection to the namenode.
 pub(super) struct Link {
@@ -47,6 +48,8 @@ pub(super) struct Link {
     /// None: all reads go over TCP.
     pub borrowing: Option<Borrowing>,
     writers: Drivers,
+    /// Leases that the namenode hasn't taken back yet.
+    unwanted: Mutex<Vec<Unwanted>>,
 }
 
 /// The namenode's answer when the client joined.
@@ -65,7 +68,8 @@ impl Link {
         let joined = RwLock::new(Arc::new(Joined::new(joined)));
         let (data, pool, writers) = (members::client(), Pool::default(), Drivers::default());
         let borrowing = options.short_circuit.then(|| Borrowing::new(data.clone()));
-        Ok(Self { options, process: Process::this(), entry, address, joined, data, pool, borrowing, writers })
+        let (process, unwanted) = (Process::this(), Mutex::default());
+        Ok(Self { options, process, entry, address, joined, data, pool, borrowing, writers, unwanted })
     }
 
     pub(super) fn joined(&self) -> Arc<Joined> {
@@ -212,9 +216,34 @@ impl Link {
         &self.writers
     }
 
-    /// Renews the client's leases if it has files open for writing, and lets its writers do their
-    /// periodic work.
-    pub(super) fn renew(&self) {
+    /// Has the namenode close a file whose lease nobody wants. If it can't now, the next renewal tries
+    /// again: each renewal keeps all of the client's leases, so this one would last as long as the client.
+    pub(super) fn give_up(&self, lease: Unwanted) {
+        // No chunk has number 0. The refusal shows whether this client still has the lease.
+        let held = self.ask(|to| to.nn_token(lease.client, lease.file.0, 0)).map(drop);
+        let taken = match held.map_err(|failure| failure.error) {
+            Err(Error::NotOpen) => {
+                let path = lease.path.clone();
+                self.mutate(&lease.caller, &Mutation::RecoverLease { path }).map(drop)
+            }
+            other => other.map_err(Failure::from),
+        };
+        if taken.is_err_and(|failure| is_temporary(failure.error)) {
+            self.unwanted().push(lease);
+        }
+    }
+
+    fn unwanted(&self) -> MutexGuard<'_, Vec<Unwanted>> {
+        self.unwanted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Renews the client's leases if it has files open for writing, gives up those that nobody wants, and
+    /// lets its writers do their periodic work.
+    pub(super) fn renew(self: &Arc<Self>) {
+        for lease in std::mem::take(&mut *self.unwanted()) {
+            let this = Arc::clone(self);
+            self.pool.run(move || this.give_up(lease));
+        }
         let writers = self.writers.all();
         if writers.is_empty() {
             return;
@@ -254,6 +283,12 @@ impl Joined {
         let wire::KdWelcome { unit_bytes, write_bytes, min_replicas, .. } = self.welcome;
         Config { unit_bytes, write_bytes, min_replicas: min_replicas as usize, ..Config::default() }
     }
+}
+
+/// Whether the namenode may judge the same request otherwise soon.
+fn is_temporary(error: Error) -> bool {
+    use Error::{Limit, LogBehind, NoDatanodes, NoSpace, OutcomeUnknown, Unavailable};
+    matches!(error, Limit(_) | LogBehind | NoDatanodes | NoSpace | OutcomeUnknown | Unavailable)
 }
 
 type Place = Mutex<Option<SocketAddr>>;

@@ -408,13 +408,8 @@ impl Driver {
     fn give_up(&self) {
         // The requests below need a number, too.
         self.request().take();
-        // No chunk has number 0. The refusal shows whether this client still has the lease.
-        let held = self.link.ask(|to| to.nn_token(self.client, self.file.0, 0));
-        if held.is_err_and(|failure| failure.error == Error::NotOpen) {
-            let path = self.path.clone();
-            // If that fails, the lease ends with this client.
-            let _ = self.link.mutate(&self.caller, &Mutation::RecoverLease { path });
-        }
+        let (client, caller, path) = (self.client, self.caller.clone(), self.path.clone());
+        self.link.give_up(Unwanted { client, file: self.file, caller, path });
     }
 
     /// The namenode's answer; Unavailable without one in time.
@@ -599,6 +594,15 @@ fn upto(chunk: ChunkId, stamp: Stamp, length: u32) -> KdUpto {
 
 fn unreachable_member() -> Lost {
     Lost::NotExecuted(Failure::new(Error::Unavailable, "not of the pipeline"))
+}
+
+/// The lease of a file that nobody writes any more.
+pub(super) struct Unwanted {
+    /// The client with the lease.
+    pub client: u64,
+    pub file: FileId,
+    pub caller: Caller,
+    pub path: String,
 }
 
 /// Drivers of the files open for writing.

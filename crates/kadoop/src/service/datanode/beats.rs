@@ -27,8 +27,8 @@ const GATHER: Duration = Duration::from_millis(2);
 /// Least time between two heartbeats, for a datanode with much news: so many small files are sealed
 /// in a second that each heartbeat would bring few of them.
 const APART: Duration = Duration::from_millis(10);
-/// Pause after an unanswered heartbeat.
-const PAUSE: Duration = Duration::from_millis(500);
+/// Pause after an unanswered heartbeat. Until a namenode that restarts hears its datanodes, readers wait.
+const PAUSE: Duration = Duration::from_millis(200);
 /// How long a heartbeat may take: longer than a slow sync of the namenode's log, and short enough
 /// to recover soon after a link was cut silently.
 const PATIENCE: Duration = Duration::from_secs(3);

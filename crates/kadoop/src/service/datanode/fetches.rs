@@ -18,8 +18,8 @@ use std::{
 };
 use strait_flexrpc::{self as flexrpc, Transport};
 
-/// Fetches at a time: two copies of two reads each, shared with beginnings of chunks.
-const THREADS: usize = 4;
+/// Fetches at a time: four copies of two reads each, shared with beginnings of chunks.
+const THREADS: usize = 8;
 
 /// The queue of fetches. The core bounds how many are under way.
 pub(super) fn queue() -> (mpsc::Sender<Fetch>, mpsc::Receiver<Fetch>) {

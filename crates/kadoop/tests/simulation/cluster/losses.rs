@@ -292,7 +292,8 @@ impl World {
             self.losses.copy = (!self.any_unsure()).then_some(Copy { disk, sequence, files, touched });
             return;
         };
-        if !self.know_more_than(copy.sequence) {
+        // On a full disk it couldn't start, and so notice nothing.
+        if self.disk.is_full() || !self.know_more_than(copy.sequence) {
             self.losses.copy = Some(copy);
             return;
         }
