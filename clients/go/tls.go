@@ -1,0 +1,80 @@
+package strait
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"net"
+)
+
+// Alerts of RFC 8446, section 6, about the client's certificate, with their remedies.
+var refusals = map[tls.AlertError]string{
+	42:  "it refuses the client's certificate; get one from its own authority",
+	43:  "it refuses the client's certificate; get one from its own authority",
+	44:  "it refuses the client's certificate, which is revoked; get another",
+	45:  "it refuses the client's certificate, which has expired; renew that",
+	46:  "it refuses the client's certificate; get one from its own authority",
+	48:  "it doesn't trust the client's certificate; get one from its own authority",
+	116: "it wants a certificate of the client: set Options.TLS.Certificates",
+}
+
+// handshakeFailure is also the answer of a gateway without TLS: it recognises a TLS client by its
+// first bytes.
+const handshakeFailure tls.AlertError = 40
+
+// refusedCertificate returns the remedy if the gateway said that our certificate is missing or bad.
+func refusedCertificate(err error) string {
+	var alert tls.AlertError
+	if errors.As(err, &alert) {
+		return refusals[alert]
+	}
+	return ""
+}
+
+// handshake encrypts a connection, until `limited` is done; ctx is the caller's own.
+func handshake(ctx, limited context.Context, plain net.Conn, endpoint *endpoint) (net.Conn, error) {
+	where := "TLS with " + endpoint.uri.hostPort() + ": "
+	config := endpoint.TLS.Clone()
+	if config.ServerName == "" {
+		config.ServerName = endpoint.uri.Host
+	}
+	conn := tls.Client(plain, config)
+	err := conn.HandshakeContext(limited)
+	if err == nil {
+		return conn, nil
+	}
+	// A retry would change nothing in these two.
+	if verdict := (*tls.CertificateVerificationError)(nil); errors.As(err, &verdict) {
+		return nil, newError(Unauthenticated, where+advice(verdict.Err)+" ("+verdict.Err.Error()+")", "")
+	}
+	if refusal := refusedCertificate(err); refusal != "" {
+		return nil, newError(Unauthenticated, where+refusal, "")
+	}
+	if ctx.Err() != nil {
+		return nil, ended(ctx, "connect", "")
+	}
+	if limited.Err() != nil {
+		return nil, newError(TimedOut, where+"no answer; does it speak TLS on this port?", "")
+	}
+	why := reason(err)
+	var alert tls.AlertError
+	if !errors.As(err, &alert) || alert == handshakeFailure {
+		why += "; does it speak TLS on this port?"
+	}
+	return nil, &lostError{reason: why, tls: true}
+}
+
+// advice says what is wrong with the gateway's certificate, and the remedy.
+func advice(verdict error) string {
+	var invalid x509.CertificateInvalidError
+	var name x509.HostnameError
+	switch {
+	case errors.As(verdict, &invalid) && invalid.Reason == x509.Expired:
+		return "its certificate has expired, or isn't valid yet; renew it at the gateway, or check the clocks"
+	case errors.As(verdict, &name):
+		return "its certificate is for another name; connect by that name, or renew it with this one"
+	default:
+		return "its certificate isn't trusted; name its authority by Options.TLS.RootCAs"
+	}
+}
