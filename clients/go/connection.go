@@ -135,8 +135,8 @@ func (c *connection) call(method, path string, request, reply any) error {
 func (c *connection) lose(method string, err error) error {
 	c.broken = true
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		if c.ctx.Err() != nil {
-			return ended(c.ctx, method, "")
+		if cause := contextError(c.ctx); cause != nil {
+			return ended(cause, method, "")
 		}
 		c.silences.Add(1)
 		return noAnswer(method, c.timeout)
@@ -146,6 +146,15 @@ func (c *connection) lose(method string, err error) error {
 	}
 	var alert tls.AlertError
 	return &lostError{reason: reason(err), sent: true, tls: errors.As(err, &alert)}
+}
+
+// contextError is the reason for which a context ended a wait; nil if something else did. A
+// connection's deadline may pass a moment before that of the context from which it comes.
+func contextError(ctx context.Context) error {
+	if deadline, ok := ctx.Deadline(); ok && !time.Now().Add(slack).Before(deadline) {
+		return context.DeadlineExceeded
+	}
+	return ctx.Err()
 }
 
 // lastWord receives the TLS alert that a gateway sent before it closed the connection, in place of
@@ -204,7 +213,7 @@ func dial(ctx context.Context, endpoint *endpoint, connectBy time.Time) (net.Con
 	conn, err := new(net.Dialer).DialContext(limited, "tcp", endpoint.uri.hostPort())
 	if err != nil {
 		if ctx.Err() != nil {
-			return nil, ended(ctx, "connect", "")
+			return nil, ended(ctx.Err(), "connect", "")
 		}
 		var unknown *net.DNSError
 		if errors.As(err, &unknown) {

@@ -176,14 +176,14 @@ func noAnswer(method string, timeout time.Duration) *Error {
 		"overloaded or gone: look at it, or allow a longer timeout", method, timeout.Milliseconds()), "")
 }
 
-// ended is the error of an operation whose context is done.
-func ended(ctx context.Context, method, path string) *Error {
+// ended is the error of an operation whose context ended, with this cause.
+func ended(cause error, method, path string) *Error {
 	kind := Canceled
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+	if errors.Is(cause, context.DeadlineExceeded) {
 		kind = TimedOut
 	}
-	failure := newError(kind, method+": "+ctx.Err().Error(), path)
-	failure.cause = ctx.Err()
+	failure := newError(kind, method+": "+cause.Error(), path)
+	failure.cause = cause
 	return failure
 }
 

@@ -3,6 +3,7 @@ package strait
 import (
 	"context"
 	"encoding/hex"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -168,7 +169,11 @@ func sharedGateway(t testing.TB) *gateway {
 	return shared.gateway
 }
 
+// parallelTests is more than there are processors: most of them wait for a timeout.
+const parallelTests = "16"
+
 func TestMain(m *testing.M) {
+	_ = flag.Set("test.parallel", parallelTests)
 	code := m.Run()
 	if shared.gateway != nil {
 		shared.gateway.kill()

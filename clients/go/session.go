@@ -199,7 +199,7 @@ func (s *session) attempt(
 				return atPath(s.explained(err), of.path)
 			}
 			if !sleep(ctx, pause) {
-				return s.interrupted(of, ended(ctx, of.method, of.path), sent)
+				return s.interrupted(of, ended(ctx.Err(), of.method, of.path), sent)
 			}
 		case !errors.As(err, &failure):
 			return err
@@ -549,7 +549,7 @@ func (a *loginAttempt) follow(ctx context.Context, deadline time.Time, late func
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-		return ended(ctx, wire.OpenSession.Name, "")
+		return ended(ctx.Err(), wire.OpenSession.Name, "")
 	case <-timer.C:
 		return late()
 	case <-a.over:
