@@ -1,7 +1,7 @@
 // Package wire holds the messages of idl/dfs.thrift, and their bytes on Thrift's wires.
 //
-// It has a codec of its own: the code that Thrift's compiler writes for these messages has seven
-// times as many lines, and its runtime copies each payload. TestMessagesAreThoseOfTheIDL holds the
+// It has a codec of its own: the code that Thrift's compiler (0.17) writes for the interface has
+// 24,828 lines, and its runtime copies each payload. TestMessagesAreThoseOfTheIDL holds the
 // structs below against the IDL.
 package wire
 
