@@ -144,8 +144,7 @@ func (c *connection) lose(method string, err error) error {
 	if refusal := refusedCertificate(err); refusal != "" {
 		return newError(Unauthenticated, "TLS with "+c.conn.RemoteAddr().String()+": "+refusal, "")
 	}
-	var alert tls.AlertError
-	return &lostError{reason: reason(err), sent: true, tls: errors.As(err, &alert)}
+	return &lostError{reason: reason(err), sent: true, tls: alertOf(err) != 0}
 }
 
 // contextError is the reason for which a context ended a wait; nil if something else did. A
@@ -166,8 +165,7 @@ func (c *connection) lastWord(err error) error {
 	_ = c.conn.SetReadDeadline(time.Now().Add(lastWords))
 	c.deadline = time.Time{}
 	ignored := make([]byte, 1)
-	var alert tls.AlertError
-	if _, told := c.conn.Read(ignored); errors.As(told, &alert) {
+	if _, told := c.conn.Read(ignored); alertOf(told) != 0 {
 		return told
 	}
 	return err

@@ -6,10 +6,26 @@ import (
 	"crypto/x509"
 	"errors"
 	"net"
+	"reflect"
 )
 
+// alert is one of RFC 8446, section 6, or 0.
+type alert uint8
+
+// alertOf returns the alert that the gateway sent. Package crypto/tls wraps it in a type of its own
+// that it doesn't export.
+func alertOf(err error) alert {
+	var told *net.OpError
+	if errors.As(err, &told) && told.Op == "remote error" {
+		if number := reflect.ValueOf(told.Err); number.Kind() == reflect.Uint8 {
+			return alert(number.Uint())
+		}
+	}
+	return 0
+}
+
 // Alerts of RFC 8446, section 6, about the client's certificate, with their remedies.
-var refusals = map[tls.AlertError]string{
+var refusals = map[alert]string{
 	42:  "it refuses the client's certificate; get one from its own authority",
 	43:  "it refuses the client's certificate; get one from its own authority",
 	44:  "it refuses the client's certificate, which is revoked; get another",
@@ -21,16 +37,10 @@ var refusals = map[tls.AlertError]string{
 
 // handshakeFailure is also the answer of a gateway without TLS: it recognises a TLS client by its
 // first bytes.
-const handshakeFailure tls.AlertError = 40
+const handshakeFailure alert = 40
 
 // refusedCertificate returns the remedy if the gateway said that our certificate is missing or bad.
-func refusedCertificate(err error) string {
-	var alert tls.AlertError
-	if errors.As(err, &alert) {
-		return refusals[alert]
-	}
-	return ""
-}
+func refusedCertificate(err error) string { return refusals[alertOf(err)] }
 
 // handshake encrypts a connection, until `limited` is done; ctx is the caller's own.
 func handshake(ctx, limited context.Context, plain net.Conn, endpoint *endpoint) (net.Conn, error) {
@@ -58,8 +68,7 @@ func handshake(ctx, limited context.Context, plain net.Conn, endpoint *endpoint)
 		return nil, newError(TimedOut, where+"no answer; does it speak TLS on this port?", "")
 	}
 	why := reason(err)
-	var alert tls.AlertError
-	if !errors.As(err, &alert) || alert == handshakeFailure {
+	if told := alertOf(err); told == 0 || told == handshakeFailure {
 		why += "; does it speak TLS on this port?"
 	}
 	return nil, &lostError{reason: why, tls: true}

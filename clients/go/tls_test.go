@@ -109,6 +109,51 @@ func TestLoginsAndTokensOverTLS(t *testing.T) {
 	}
 }
 
+// clientCertificate makes an authority, and a certificate of it.
+func clientCertificate(t *testing.T) (authorityFile string, own tls.Certificate) {
+	t.Helper()
+	authorityKey := must[*ecdsa.PrivateKey](t)(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
+	authority := &x509.Certificate{
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: uniquePath()},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	made := must[[]byte](t)(x509.CreateCertificate(rand.Reader, authority, authority, &authorityKey.PublicKey, authorityKey))
+	authorityFile = filepath.Join(t.TempDir(), "authority.pem")
+	ok(t, os.WriteFile(authorityFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: made}), 0o600))
+	key := must[*ecdsa.PrivateKey](t)(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(3), Subject: pkix.Name{CommonName: "client"}, DNSNames: []string{"client"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}
+	signed := must[[]byte](t)(x509.CreateCertificate(rand.Reader, template, authority, &key.PublicKey, authorityKey))
+	return authorityFile, tls.Certificate{Certificate: [][]byte{signed}, PrivateKey: key}
+}
+
+func TestAGatewayMayWantAClientsCertificate(t *testing.T) {
+	certificateFile, keyFile, trusted := certificate(t, time.Now().Add(24*time.Hour))
+	authorityFile, own := clientCertificate(t)
+	trusting := &tls.Config{RootCAs: trusted, ServerName: "localhost"}
+	known := trusting.Clone()
+	known.Certificates = []tls.Certificate{own}
+	gateway := startCommand(t, []string{
+		"serve", "--store", "file://" + t.TempDir(), "--tls-cert", certificateFile, "--tls-key", keyFile,
+		"--tls-client-ca", authorityFile,
+	}, &Options{TLS: known})
+	must[*FileInfo](t)(dialTest(t, gateway.address, &Options{TLS: known}).Stat(context.Background(), "/"))
+	_, err := Dial(context.Background(), gateway.address, &Options{TLS: trusting})
+	if !errors.Is(err, Unauthenticated) || !strings.Contains(err.Error(), "it wants a certificate of the client") {
+		t.Errorf("without one: %v", err)
+	}
+	_, stranger := clientCertificate(t)
+	unknown := trusting.Clone()
+	unknown.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &stranger, nil }
+	if _, err = Dial(context.Background(), gateway.address, &Options{TLS: unknown}); !errors.Is(err, Unauthenticated) {
+		t.Errorf("with another authority's: %v", err)
+	}
+}
+
 func TestAnExpiredCertificateIsExplained(t *testing.T) {
 	certificateFile, keyFile, trusted := certificate(t, time.Now().Add(-time.Hour))
 	own := must[tls.Certificate](t)(tls.LoadX509KeyPair(certificateFile, keyFile))
