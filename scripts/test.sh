@@ -59,7 +59,8 @@ cpp_client() {
 # go_client: its lint and its tests. In place of the thousand cases that passed, their number.
 go_client() {
     scripts/lint.sh go
-    go -C clients/go test -v ./... | awk '
+    # Uncached: a new gateway is no change that Go would notice.
+    go -C clients/go test -count=1 -v ./... | awk '
         /^=== / { next }
         /^ *--- PASS/ { passed++; next }
         /^ *--- FAIL/ { failed++ }
