@@ -99,7 +99,7 @@ func (c *Client) Exists(ctx context.Context, path string) (bool, error) {
 	return err == nil, err
 }
 
-// List lists a directory page by page, in no order. An error ends it. `pageSize` entries are
+// List lists a directory page by page, in no order; a file is listed as itself. An error ends it. `pageSize` entries are
 // fetched at once; 0: the gateway's own number.
 func (c *Client) List(ctx context.Context, path string, pageSize int) iter.Seq2[*FileInfo, error] {
 	return func(yield func(*FileInfo, error) bool) {

@@ -92,6 +92,10 @@ func (f *FS) ReadDir(name string) ([]fs.DirEntry, error) {
 		if err != nil {
 			return entries, pathError("readdir", name, err)
 		}
+		// The protocol lists a file as itself.
+		if info.Path == full && !info.Directory {
+			return nil, pathError("readdir", name, newError(NotADirectory, "only directories have entries", full))
+		}
 		entries = append(entries, fs.FileInfoToDirEntry(info))
 	}
 	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })

@@ -26,6 +26,9 @@ func TestFS(t *testing.T) {
 	// Apart: TestFS reads at each offset of a file.
 	writeFile(t, client, directory+"/large", pattern(1, 0, 3<<20+5))
 	fsys := client.FS(directory)
+	if entries, err := fsys.ReadDir("large"); !errors.Is(err, syscall.ENOTDIR) || len(entries) != 0 {
+		t.Errorf("a file has entries: %v, %v", entries, err)
+	}
 	open := must[fs.File](t)(fsys.Open("large"))
 	defer open.Close()
 	var _ = open.(io.ReaderAt)
