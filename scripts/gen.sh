@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Rewrites the committed code that Thrift's compiler makes from idl/dfs.thrift.
-# (The Rust messages are written by hand; crates/wire/tests/schema.rs holds them
-# against the IDL. The C++ client's build makes its own, from a copy of the IDL: its directory
+# (The messages in Rust and Go are written by hand; crates/wire/tests/schema.rs and
+# clients/go/internal/wire/wire_test.go hold them against the IDL. The C++ client's build makes its own, from a copy of the IDL: its directory
 # builds without the repository.)
 set -euo pipefail
 cd "$(dirname "$0")/.."

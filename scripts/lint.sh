@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# scripts/lint.sh [quick]: formatting, lints, licences and advisories; the first finding ends the
-# run. `quick` leaves out the workspaces beside the main one, C++, licences and advisories.
+# scripts/lint.sh [quick|go]: formatting, lints, licences and advisories; the first finding ends the
+# run. `quick` leaves out the workspaces beside the main one, C++, Go, licences and advisories; `go`
+# leaves out all but Go.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -45,6 +46,18 @@ cpp() {
         xargs clang-format --style=file:clients/cpp/.clang-format --dry-run --Werror
 }
 
+go_client() {
+    local unformatted
+    unformatted=$(gofmt -l clients/go)
+    [[ -z $unformatted ]] || { printf 'lint: gofmt -w these files:\n%s\n' "$unformatted" >&2; return 1; }
+    go -C clients/go vet ./...
+}
+
+if [[ ${1:-} == go ]]; then
+    scripts/setup.sh go
+    go_client
+    exit
+fi
 if [[ ${1:-} == quick ]]; then
     scripts/setup.sh check
     rust
@@ -57,3 +70,4 @@ workspaces_beside
 dependencies
 python
 cpp
+go_client

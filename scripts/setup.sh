@@ -4,13 +4,14 @@
 #   build   a C linker for Rust; checks the Rust toolchain itself
 #   run     build + Python and the client's requirements in .venv
 #   power   build + the tools that make ext4 and XFS, for disks that lose power
-#   test    run + power + Java, Maven, pytest, CMake, rpcgen and libtirpc, and Thrift's compiler and C++ runtime
+#   go      Go, which is not installed but only looked for
+#   test    run + power + go + Java, Maven, pytest, CMake, rpcgen and libtirpc, and Thrift's compiler and C++ runtime
 #   check   run + rustfmt, clippy, pytest, ruff, mypy
-#   lint    check + cargo-deny, clang-format
+#   lint    check + go + cargo-deny, clang-format
 #   fuzz    build + a C++ compiler for libFuzzer
 #   memcheck  build + valgrind and what network namespaces take
 #   bench   test + SunRPC's library and rpcgen
-#   histories  test + Go
+#   histories  test
 #
 # Safe to repeat: a second run only looks, in well under a second. Debian
 # packages need root or sudo; elsewhere it says what to install by hand.
@@ -95,7 +96,13 @@ setup_power() {
     setup_build
 }
 
+setup_go() {
+    have go || die "please install Go $MIN_GO or newer: https://go.dev/dl"
+    at_least "$MIN_GO" "$(go env GOVERSION | sed 's/^go//')" || die "Go is too old, $MIN_GO or newer is needed"
+}
+
 setup_test() {
+    setup_go
     setup_power
     need g++ have g++
     need thrift-compiler have thrift
@@ -135,6 +142,7 @@ setup_check() {
 
 setup_lint() {
     setup_check
+    setup_go
     if ! have cargo-deny; then
         say "installing cargo-deny $CARGO_DENY_VERSION (some minutes, once)"
         cargo install --quiet --locked "cargo-deny@$CARGO_DENY_VERSION" >&2
@@ -163,8 +171,6 @@ setup_bench() {
 
 setup_histories() {
     setup_test
-    have go || die "please install Go $MIN_GO or newer"
-    at_least "$MIN_GO" "$(go env GOVERSION | sed 's/^go//')" || die "Go is too old, $MIN_GO or newer is needed"
 }
 
 # python_requirements GROUP: scripts/requirements-GROUP.txt into .venv. The
@@ -180,7 +186,7 @@ python_requirements() {
 (($#)) || set -- build
 for group in "$@"; do
     case $group in
-    build | run | power | test | check | lint | fuzz | memcheck | bench | histories) "setup_$group" ;;
-    *) die "no group $group; there are build, run, power, test, check, lint, fuzz, memcheck, bench, histories" ;;
+    build | run | power | go | test | check | lint | fuzz | memcheck | bench | histories) "setup_$group" ;;
+    *) die "no group $group; there are build, run, power, go, test, check, lint, fuzz, memcheck, bench, histories" ;;
     esac
 done

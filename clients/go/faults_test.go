@@ -1,0 +1,391 @@
+package strait
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+)
+
+const (
+	impatience = 500 * time.Millisecond
+	// limit has the timeout, three seconds of tries, the cleanup after it, and time for a busy
+	// machine. A stutter takes longer: a tenth of a second for each byte.
+	limit = 10 * time.Second
+)
+
+// states in which a gateway fails. Each calls `strike`, and returns the error that follows.
+var states = []struct {
+	name string
+	act  func(client *Client, directory string, strike func()) error
+}{
+	{"attach", func(client *Client, directory string, strike func()) error {
+		reader, err := client.Open(context.Background(), directory+"/file")
+		if err != nil {
+			return err
+		}
+		defer reader.Close()
+		// Reading ahead occupies the one connection, so the next request needs another.
+		one := make([]byte, 1)
+		_, _ = reader.Read(one)
+		_, _ = reader.Read(one)
+		strike()
+		_, err = client.Stat(context.Background(), directory)
+		return err
+	}},
+	{"look", func(client *Client, directory string, strike func()) error {
+		strike()
+		_, err := client.Stat(context.Background(), directory)
+		return err
+	}},
+	{"open to read", func(client *Client, directory string, strike func()) error {
+		strike()
+		_, err := client.Open(context.Background(), directory+"/file")
+		return err
+	}},
+	{"create", func(client *Client, directory string, strike func()) error {
+		strike()
+		_, err := client.Create(context.Background(), directory+"/new", nil)
+		return err
+	}},
+	{"read", func(client *Client, directory string, strike func()) error {
+		reader, err := client.Open(context.Background(), directory+"/file")
+		if err != nil {
+			return err
+		}
+		defer reader.Close()
+		_, _ = reader.Read(make([]byte, 1))
+		strike()
+		_, err = io.Copy(io.Discard, reader)
+		return err
+	}},
+	{"read somewhere", func(client *Client, directory string, strike func()) error {
+		return readAfter(client, directory, strike, 100)
+	}},
+	{"read much somewhere", func(client *Client, directory string, strike func()) error {
+		return readAfter(client, directory, strike, 3<<20)
+	}},
+	{"append", func(client *Client, directory string, strike func()) error {
+		writer, err := client.Create(context.Background(), directory+"/new", nil)
+		if err != nil {
+			return err
+		}
+		defer writer.Abandon()
+		strike()
+		for range 20 { // more than may be in flight
+			if _, err := writer.Write(make([]byte, 1<<20)); err != nil {
+				return err
+			}
+		}
+		return writer.Close()
+	}},
+	{"flush", func(client *Client, directory string, strike func()) error {
+		writer, err := client.Create(context.Background(), directory+"/new", nil)
+		if err != nil {
+			return err
+		}
+		defer writer.Abandon()
+		strike()
+		return writer.Flush()
+	}},
+	{"close", func(client *Client, directory string, strike func()) error {
+		writer, err := client.Create(context.Background(), directory+"/new", nil)
+		if err != nil {
+			return err
+		}
+		strike()
+		return writer.Close()
+	}},
+	{"list", func(client *Client, directory string, strike func()) error {
+		for _, err := range client.List(context.Background(), directory, 1) {
+			if err != nil {
+				return err
+			}
+			strike()
+		}
+		return nil
+	}},
+	{"change", func(client *Client, directory string, strike func()) error {
+		strike()
+		return client.Rename(context.Background(), directory+"/file", directory+"/renamed", false)
+	}},
+	{"get", func(client *Client, directory string, strike func()) error {
+		strike()
+		_, err := client.Get(context.Background(), directory+"/file", "/dev/null", false)
+		return err
+	}},
+	{"put", func(client *Client, directory string, strike func()) error {
+		local, err := os.CreateTemp("", "strait-go-")
+		if err != nil {
+			return err
+		}
+		defer os.Remove(local.Name())
+		strike()
+		_, err = client.Put(context.Background(), local.Name(), directory+"/new", false)
+		return err
+	}},
+}
+
+func readAfter(client *Client, directory string, strike func(), size int) error {
+	reader, err := client.Open(context.Background(), directory+"/file")
+	if err != nil {
+		return err
+	}
+	defer reader.Close()
+	strike()
+	_, err = reader.ReadAt(make([]byte, size), 7)
+	return err
+}
+
+// TestAFailingGatewayIsGivenUpInTime: in each state, the error has the right kind, and comes in
+// time.
+func TestAFailingGatewayIsGivenUpInTime(t *testing.T) {
+	target := sharedGateway(t).address
+	for _, state := range states {
+		for name, fault := range map[string]fault{"silent": silent, "half": half, "stutter": stutter, "gone": gone} {
+			t.Run(state.name+", "+name, func(t *testing.T) {
+				t.Parallel()
+				directory := uniquePath()
+				setup := dialTest(t, target, nil)
+				for _, name := range []string{"/file", "/other"} {
+					writeFile(t, setup, directory+name, pattern(0, 0, 4<<20))
+				}
+				defer func() { _ = setup.RemoveAll(context.Background(), directory) }()
+				proxy := newProxy(t, target)
+				options := &Options{Timeout: impatience}
+				if fault == gone {
+					// The client detects this itself, and mustn't mistake it for a silence.
+					options.Timeout *= 6
+				}
+				client := must[*Client](t)(Dial(context.Background(), proxy.address, options))
+				began := time.Now()
+				err := state.act(client, directory, func() { proxy.strike(fault) })
+				_ = client.Close()
+				if took := time.Since(began); took > limit {
+					t.Errorf("it took %v", took)
+				}
+				isGone := errors.Is(err, Unavailable) || errors.Is(err, OutcomeUnknown)
+				if fault == gone && !isGone || fault != gone && !errors.Is(err, os.ErrDeadlineExceeded) {
+					t.Errorf("the error is %v", err)
+				}
+			})
+		}
+	}
+}
+
+func TestALoginWithoutAnAnswerIsGivenUpInTime(t *testing.T) {
+	for _, fault := range []fault{silent, half, stutter} {
+		proxy := newProxy(t, sharedGateway(t).address)
+		proxy.strike(fault)
+		began := time.Now()
+		_, err := Dial(context.Background(), proxy.address, &Options{Timeout: impatience})
+		if !errors.Is(err, TimedOut) || time.Since(began) > limit {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+	}
+}
+
+func TestAGatewayThatTakesNoConnectionIsGivenUpInTime(t *testing.T) {
+	began := time.Now()
+	_, err := Dial(context.Background(), fullBacklog(t), &Options{Timeout: impatience})
+	if !errors.Is(err, Unavailable) || time.Since(began) > limit {
+		t.Errorf("%v after %v", err, time.Since(began))
+	}
+}
+
+func TestAGatewayThatIsSilentInAHandshakeIsGivenUpInTime(t *testing.T) {
+	listener := must[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0"))
+	defer listener.Close()
+	_, err := Dial(context.Background(), listener.Addr().String(),
+		&Options{Timeout: impatience, TLS: &tls.Config{}})
+	if !errors.Is(err, TimedOut) {
+		t.Error(err)
+	}
+}
+
+func TestAContextEndsACall(t *testing.T) {
+	proxy := newProxy(t, sharedGateway(t).address)
+	client := dialTest(t, proxy.address, nil)
+	directory := uniquePath()
+	writeFile(t, client, directory+"/file", pattern(0, 0, 3<<20))
+	defer func() { proxy.strike(none); proxy.hangUp(); _ = client.RemoveAll(context.Background(), directory) }()
+	ctx, cancel := context.WithCancel(context.Background())
+	reader := must[*Reader](t)(client.Open(ctx, directory+"/file"))
+	must[int](t)(reader.Read(make([]byte, 1)))
+	proxy.strike(silent)
+
+	brief, done := context.WithTimeout(context.Background(), impatience)
+	defer done()
+	began := time.Now()
+	_, err := client.Stat(brief, directory)
+	if !errors.Is(err, TimedOut) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("after its deadline: %v", err)
+	}
+	canceled, end := context.WithCancel(context.Background())
+	time.AfterFunc(impatience, end)
+	_, err = client.Stat(canceled, directory)
+	if !errors.Is(err, Canceled) || !errors.Is(err, context.Canceled) {
+		t.Errorf("canceled: %v", err)
+	}
+	proxy.strike(none)
+	must[*FileInfo](t)(client.Stat(context.Background(), directory)) // by a connection that stays
+	proxy.strike(silent)
+	changing, stop := context.WithCancel(context.Background())
+	time.AfterFunc(impatience, stop)
+	err = client.Mkdirs(changing, directory+"/a", nil)
+	if !errors.Is(err, OutcomeUnknown) || !errors.Is(err, context.Canceled) {
+		t.Errorf("a canceled change: %v", err)
+	}
+	cancel()
+	if _, err = reader.Read(make([]byte, 1<<20)); !errors.Is(err, context.Canceled) {
+		t.Errorf("a canceled reader: %v", err)
+	}
+	if took := time.Since(began); took > limit {
+		t.Errorf("it took %v", took)
+	}
+}
+
+func TestAChangeWithALostAnswerIsExecutedOnce(t *testing.T) {
+	proxy := newProxy(t, sharedGateway(t).address)
+	client := dialTest(t, proxy.address, nil)
+	ctx, directory := context.Background(), uniquePath()
+	defer func() { _ = client.RemoveAll(ctx, directory) }()
+	writeFile(t, client, directory+"/a", []byte("a"))
+	proxy.strike(cut)
+	// Executed twice, it would find no source.
+	ok(t, client.Rename(ctx, directory+"/a", directory+"/b", false))
+	proxy.strike(cut)
+	writer := must[*Writer](t)(client.Create(ctx, directory+"/c", nil))
+	data := pattern(1, 0, 5<<20)
+	must[int](t)(writer.Write(data[:3<<20]))
+	proxy.strike(cut)
+	must[int](t)(writer.Write(data[3<<20:]))
+	ok(t, writer.Flush())
+	proxy.strike(cut)
+	ok(t, writer.Close())
+	if got := must[[]byte](t)(client.ReadFile(ctx, directory+"/c")); !bytes.Equal(got, data) {
+		t.Error("other bytes")
+	}
+}
+
+func TestAReaderGoesOnAfterARestart(t *testing.T) {
+	scratch := t.TempDir()
+	gateway := startGateway(t, "file://"+scratch)
+	client := dialTest(t, gateway.address, nil)
+	ctx, data := context.Background(), pattern(3, 0, 20<<20)
+	writeFile(t, client, "/file", data)
+	writer := must[*Writer](t)(client.Create(ctx, "/open", nil))
+	must[int](t)(writer.Write(data))
+	ok(t, writer.Sync())
+	reader := must[*Reader](t)(client.Open(ctx, "/file"))
+	defer reader.Close()
+	got := make([]byte, len(data))
+	must[int](t)(io.ReadFull(reader, got[:1<<20]))
+	gateway.kill()
+	gateway.start(t, nil)
+	must[int](t)(io.ReadFull(reader, got[1<<20:]))
+	if !bytes.Equal(got, data) {
+		t.Error("other bytes")
+	}
+	// The writer's handle is gone with the session.
+	must[int](t)(writer.Write(data[:10]))
+	err := writer.Close()
+	if !errors.Is(err, OutcomeUnknown) {
+		t.Errorf("the writer: %v", err)
+	}
+	// Another file of the name isn't read on.
+	ok(t, client.Remove(ctx, "/file"))
+	gateway.kill()
+	gateway.start(t, nil)
+	writeFile(t, client, "/file", data)
+	if _, err = reader.ReadAt(got[:1], 0); !errors.Is(err, Unavailable) {
+		t.Errorf("a replaced file: %v", err)
+	}
+}
+
+func TestAKilledGatewayIsReported(t *testing.T) {
+	gateway := startGateway(t, "file://"+t.TempDir())
+	client := dialTest(t, gateway.address, nil)
+	gateway.kill()
+	began := time.Now()
+	_, err := client.Stat(context.Background(), "/")
+	var failure *Error
+	if !errors.As(err, &failure) || failure.Kind != Unavailable || failure.Path != "/" || !failure.RetrySafe {
+		t.Errorf("%#v", err)
+	}
+	if took := time.Since(began); took > limit || took < firstPause {
+		t.Errorf("it took %v", took)
+	}
+	gateway.start(t, nil)
+	must[*FileInfo](t)(client.Stat(context.Background(), "/"))
+}
+
+func TestManyGoroutinesShareAClient(t *testing.T) {
+	proxy := newProxy(t, sharedGateway(t).address)
+	client := dialTest(t, proxy.address, nil)
+	ctx, directory, data := context.Background(), uniquePath(), pattern(5, 0, 2<<20)
+	writeFile(t, client, directory+"/file", data)
+	defer func() { _ = client.RemoveAll(ctx, directory) }()
+	reader := must[*Reader](t)(client.Open(ctx, directory+"/file"))
+	defer reader.Close()
+	var all sync.WaitGroup
+	for n := range 8 {
+		all.Go(func() {
+			for round := range 20 {
+				if n == 0 && round%5 == 4 {
+					proxy.hangUp()
+				}
+				offset := (n*20 + round) * 1000
+				got := make([]byte, 100_000)
+				if _, err := reader.ReadAt(got, int64(offset)); err != nil || !bytes.Equal(got, data[offset:offset+len(got)]) {
+					t.Errorf("at %d: %v", offset, err)
+				}
+				name := fmt.Sprintf("%s/%d-%d", directory, n, round)
+				if err := client.Mkdirs(ctx, name, nil); err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+func TestAnAbandonedFileIsWritableAgainAtOnce(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "data")
+	gateway := startCommand(t, []string{"up", "--data", data}, nil)
+	client, other := dialTest(t, gateway.address, nil), dialTest(t, gateway.address, nil)
+	ctx := context.Background()
+	writer := must[*Writer](t)(client.Create(ctx, "/file", nil))
+	must[int](t)(writer.Write([]byte("flushed")))
+	ok(t, writer.Flush())
+	if _, err := other.Append(ctx, "/file"); !errors.Is(err, Busy) {
+		t.Fatalf("while it is open: %v", err)
+	}
+	writer.Abandon()
+	if err := writer.Close(); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("a second close: %v", err)
+	}
+	deadline := time.Now().Add(limit)
+	for {
+		again, err := other.Append(ctx, "/file")
+		if err == nil {
+			if again.Position() != int64(len("flushed")) {
+				t.Errorf("it ends at %d", again.Position())
+			}
+			ok(t, again.Close())
+			return
+		}
+		if !errors.Is(err, Busy) || time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+		time.Sleep(pollInterval)
+	}
+}
