@@ -307,9 +307,6 @@ fn foreign(kind: Sniff) -> Outgoing {
             b"HTTP/1.1 501 Not Implemented\r\nConnection: close\r\nContent-Type: text/plain\r\n\
               Content-Length: 48\r\n\r\nThis port speaks Thrift: binary or compact only.",
         ),
-        Sniff::Json => plain(
-            b"[1,\"\",3,0,{\"1\":{\"str\":\"this port speaks Thrift binary or compact, not JSON\"},\"2\":{\"i32\":7}}]",
-        ),
         Sniff::Unknown | Sniff::NeedMore | Sniff::Thrift(_) => {
             let wire = Wire { protocol: Protocol::Binary, framed: false };
             return protocol_error(wire, Bytes::new(), "not a Thrift message, on any wire".to_owned());
