@@ -151,7 +151,9 @@ fn a_file_is_written_and_read_by_token() {
     let Reply::Success(reply) = call::<methods::ReadRange>(&served, &bearer, &read.into()) else {
         panic!("not read")
     };
-    assert_eq!(reply.data.unwrap(), data);
+    // JSON takes more memory, so an answer has less content.
+    let read = reply.data.unwrap();
+    assert!(read.len() > 100 << 10 && read == data[..read.len()], "{} bytes", read.len());
 }
 
 #[test]
