@@ -1,4 +1,4 @@
-import fs.strait.client.internal.*;
+import com.opendatagroup.dfsservice.*;
 import java.io.FileInputStream;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
