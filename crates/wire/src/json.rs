@@ -166,8 +166,16 @@ pub(crate) fn string(from: &mut Bytes) -> Result<Bytes> {
     if escapes { unescape(&raw) } else { Ok(raw) }
 }
 
+const BROKEN: DecodeError = DecodeError::Malformed("an escape that JSON doesn't have");
+
+/// The four hexadecimal digits that `rest` begins with.
+fn unit(rest: &mut &[u8]) -> Result<u32> {
+    let (digits, after) = rest.split_first_chunk::<4>().ok_or(BROKEN)?;
+    *rest = after;
+    digits.iter().try_fold(0, |value, digit| Ok(value << 4 | char::from(*digit).to_digit(16).ok_or(BROKEN)?))
+}
+
 fn unescape(raw: &[u8]) -> Result<Bytes> {
-    const BROKEN: DecodeError = DecodeError::Malformed("an escape that JSON doesn't have");
     let mut text = Vec::new();
     let mut rest = raw;
     while let Some(at) = rest.iter().position(|byte| *byte == b'\\') {
@@ -182,21 +190,11 @@ fn unescape(raw: &[u8]) -> Result<Bytes> {
             b'r' => b'\r',
             b't' => b'\t',
             b'u' => {
-                let mut unit = || {
-                    let (digits, after) = rest.split_first_chunk::<4>().ok_or(BROKEN)?;
-                    rest = after;
-                    digits.iter().try_fold(0u32, |value, digit| {
-                        Ok(value << 4 | char::from(*digit).to_digit(16).ok_or(BROKEN)?)
-                    })
-                };
-                let mut code: u32 = unit()?;
+                let mut code = unit(&mut rest)?;
                 if (0xd800..0xdc00).contains(&code) {
-                    let tail = rest.strip_prefix(b"\\u").ok_or(BROKEN)?;
-                    let (digits, after) = tail.split_first_chunk::<4>().ok_or(BROKEN)?;
-                    let digits = std::str::from_utf8(digits).map_err(|_| BROKEN)?;
-                    let low = u32::from_str_radix(digits, 16).map_err(|_| BROKEN)?;
-                    code = 0x1_0000 + (code - 0xd800 << 10) + low.checked_sub(0xdc00).ok_or(BROKEN)?;
-                    rest = after;
+                    rest = rest.strip_prefix(b"\\u").ok_or(BROKEN)?;
+                    let low = Some(unit(&mut rest)?).filter(|low| (0xdc00..0xe000).contains(low));
+                    code = 0x1_0000 + ((code - 0xd800) << 10) + (low.ok_or(BROKEN)? - 0xdc00);
                 }
                 let found = char::from_u32(code).ok_or(BROKEN)?;
                 text.extend_from_slice(found.encode_utf8(&mut [0; 4]).as_bytes());
@@ -215,14 +213,15 @@ pub(crate) fn base64(from: &mut Bytes) -> Result<Bytes> {
     BASE64.decode(&text).map(Bytes::from).map_err(|_| DecodeError::Malformed("binary that isn't base64"))
 }
 
+const NOT_WHOLE: DecodeError = DecodeError::Malformed("not a whole number of 64 bits");
+
 /// A whole number.
 pub(crate) fn integer(from: &mut Bytes) -> Result<i64> {
-    const BROKEN: DecodeError = DecodeError::Malformed("not a whole number of 64 bits");
     peek(from)?;
     let digits = |byte: &&u8| byte.is_ascii_digit() || **byte == b'-';
     let length = from.iter().take(MAX_NUMBER_BYTES).take_while(digits).count();
     let text = from.split_to(length);
-    std::str::from_utf8(&text).ok().and_then(|text| text.parse().ok()).ok_or(BROKEN)
+    std::str::from_utf8(&text).ok().and_then(|text| text.parse().ok()).ok_or(NOT_WHOLE)
 }
 
 /// A field's id, which is a key and so stands in quotes.
@@ -314,7 +313,15 @@ mod tests {
     #[test]
     fn escapes_are_read_and_half_surrogates_refused() {
         assert_eq!(read(r#""a\/\u00e4\n\ud83d\ude00\\""#).unwrap(), "a/\u{e4}\n\u{1f600}\\");
-        for broken in [r#""\ud83d""#, r#""\ud83d\u0041""#, r#""\udc00""#, r#""\u12""#, r#""\x""#] {
+        for broken in [
+            r#""\ud83d""#,
+            r#""\ud83d\u0041""#,
+            r#""\ud83d\uffff""#,
+            r#""\u+123""#,
+            r#""\udc00""#,
+            r#""\u12""#,
+            r#""\x""#,
+        ] {
             assert!(matches!(read(broken), Err(DecodeError::Malformed(_))), "{broken}");
         }
         assert_eq!(read(r#""cut\"#), Err(DecodeError::Truncated));
