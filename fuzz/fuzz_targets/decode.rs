@@ -10,7 +10,8 @@ use strait_wire::{
 };
 
 /// The encodings, as the first byte picks them: its remainder by their number.
-const PROTOCOLS: [Protocol; 3] = [Protocol::Binary, Protocol::Compact, Protocol::Unversioned];
+const PROTOCOLS: [Protocol; 4] =
+    [Protocol::Binary, Protocol::Compact, Protocol::Unversioned, Protocol::Json];
 /// More than any input has: here the decoder is met, not the limit.
 const MAX_BYTES: usize = 1 << 20;
 

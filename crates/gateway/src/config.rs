@@ -2,6 +2,7 @@
 
 use crate::homes::Homes;
 use crate::passwords::PasswordFile;
+use crate::site::HttpAccess;
 use crate::tls::Tls;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -24,6 +25,8 @@ pub struct Config {
     pub token_key: [u8; 32],
     /// Behaviour for programs of 2009.
     pub service_2009: Service2009,
+    /// Names and pages served over HTTP.
+    pub http: HttpAccess,
     /// The limits in force.
     pub limits: Limits,
     /// The gateway logs each call that takes at least this long.

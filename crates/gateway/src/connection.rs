@@ -8,6 +8,7 @@ use crate::context::Context;
 use crate::departure::{Departure, Encrypted};
 use crate::dispatch::execute;
 use crate::fair::{Holder, Key};
+use crate::http::{self, Joined};
 use crate::input::{Input, Received, Sender};
 use crate::memory::{Account, Permit};
 use crate::peer::Peer;
@@ -36,7 +37,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
 use tokio_rustls::rustls::pki_types::CertificateDer;
 
 /// A transfer that moves less than this in a stall's time isn't slow, but stuck (or meant to be).
-const MIN_PROGRESS_BYTES: u64 = 16 << 10;
+pub(crate) const MIN_PROGRESS_BYTES: u64 = 16 << 10;
 /// Once a client has sent its last byte, each answer has this long to be ready. Programs that shut
 /// down only their sending side and wait (`nc -N`) get those of ordinary calls. A client that has
 /// left costs no more than this.
@@ -183,12 +184,26 @@ async fn run<R: AsyncRead + Departure + Unpin, W: AsyncWrite + Unpin>(
         context: context.clone(),
         shared,
     };
-    let result = connection.run(shutdown).await;
+    let http_peer = connection.context.peer;
+    let result = match connection.run(shutdown.clone()).await {
+        Ok(Some(Http { io, account, cut })) => {
+            http::serve(context.shared.clone(), io, http_peer, (account, cut), shutdown).await
+        }
+        Ok(None) => Ok(()),
+        Err(error) => Err(error),
+    };
     // At shutdown the server closes all sessions properly instead.
     if !*closing.borrow() {
         context.connection_lost();
     }
     result
+}
+
+/// A connection that turned out to speak HTTP.
+struct Http<R, W> {
+    io: Joined<R, W>,
+    account: Account,
+    cut: Cut,
 }
 
 struct Connection<R, W> {
@@ -218,7 +233,8 @@ struct Connection<R, W> {
 }
 
 impl<R: AsyncRead + Departure + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
-    async fn run(mut self, mut shutdown: watch::Receiver<bool>) -> io::Result<()> {
+    /// Serves until the end, or until the client turns out to speak HTTP.
+    async fn run(mut self, mut shutdown: watch::Receiver<bool>) -> io::Result<Option<Http<R, W>>> {
         let period = self.shared.limits.stall;
         let mut ticks = interval_at(Instant::now() + period, period);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -235,7 +251,7 @@ impl<R: AsyncRead + Departure + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
             let in_flight = self.running.len() + self.output.queue.len();
             let idle = self.running.is_empty() && !self.output.busy() && self.pending.is_none();
             if idle && self.output.ends {
-                return self.output.finish(self.input.into_inner()).await;
+                return self.output.finish(self.input.into_parts().0).await.map(|()| None);
             }
             let may_receive =
                 self.pending.is_none() && !self.output.ends && in_flight < self.shared.limits.reads_in_flight;
@@ -251,7 +267,11 @@ impl<R: AsyncRead + Departure + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
                 // otherwise delay the next reads until all answers are sent.
                 biased;
                 received = self.input.next(may_receive, &self.account, sender), if listens => {
-                    self.take(received?);
+                    let received = received?;
+                    if matches!(received, Received::Http) {
+                        return Ok(Some(self.into_http()));
+                    }
+                    self.take(received);
                     self.output.ends |= closing && self.pending.is_some();
                 }
                 Some(answer) = self.running.next(), if !self.running.is_empty() => {
@@ -262,7 +282,7 @@ impl<R: AsyncRead + Departure + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
                 () = moment(self.due), if self.due.is_some() => self.due = None,
                 // Dropping stops queries; a mutation runs to its end as a task of its own.
                 () = moment(self.leaves_at), if self.leaves_at.is_some() && !self.running.is_empty() =>
-                    return Ok(()),
+                    return Ok(None),
                 _ = &mut self.cut => {
                     let message = "others wait for memory that this client uses too slowly";
                     return Err(io::Error::new(io::ErrorKind::TimedOut, message));
@@ -271,6 +291,12 @@ impl<R: AsyncRead + Departure + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
                 _ = shutdown.changed(), if !closing => closing = true,
             }
         }
+    }
+
+    fn into_http(self) -> Http<R, W> {
+        let (from, read) = self.input.into_parts();
+        let io = Joined::new(read, from, self.output.to, self.account.flow().clone());
+        Http { io, account: self.account, cut: self.cut }
     }
 
     /// Takes what the client sent, or its leaving.
@@ -286,6 +312,8 @@ impl<R: AsyncRead + Departure + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
                 // After the answers to earlier requests.
                 self.running.push_back(Box::pin(std::future::ready(refusal)));
             }
+            // HTTP begins a connection or doesn't come.
+            Received::Http => self.output.ends = true,
             end @ (Received::End | Received::Left) => {
                 self.output.ends |= matches!(end, Received::End);
                 self.leaves_at.get_or_insert_with(|| Instant::now() + LEAVING_PATIENCE);

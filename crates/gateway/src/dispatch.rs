@@ -58,7 +58,7 @@ async fn run(request: Request, context: Arc<Context>, granted: Option<Permit>) -
         }
         _ => None,
     };
-    let allowed = memory.as_ref().map_or(0, Permit::bytes);
+    let allowed = memory.as_ref().map_or(0, Permit::bytes) / request::expansion(wire, &call);
     let encoded = answer.to(call, &context, allowed, held).await;
     let operation = Call::METHODS.iter().position(|method| *method == name).unwrap_or(usize::MAX);
     let failed = answer.failed.into_inner();

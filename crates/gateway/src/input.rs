@@ -63,6 +63,8 @@ pub enum Sender {
 pub enum Received {
     /// A request.
     Request(Request),
+    /// The connection speaks HTTP; nothing was taken from the bytes.
+    Http,
     /// The input can't be read any further; this is the answer.
     Refused(Outgoing),
     /// The client has sent its last byte, and all its requests were passed on.
@@ -107,9 +109,25 @@ impl<R: AsyncRead + Unpin> Input<R> {
         &self.from
     }
 
-    /// The socket.
-    pub fn into_inner(self) -> R {
-        self.from
+    /// The socket, and the bytes read from it that belong to no request yet.
+    pub fn into_parts(self) -> (R, Bytes) {
+        (self.from, self.buffer.freeze())
+    }
+
+    /// Memory that the request being received needs. The bytes of JSON's payloads are decoded into
+    /// others. Its length isn't known before its end, unless it is framed, so it has that of a
+    /// stranger's largest request, or of the largest.
+    fn claim(&self, reserve_bytes: usize) -> usize {
+        match self.wire {
+            Some(Wire { protocol: Protocol::Json, framed }) if self.needed > reserve_bytes => {
+                2 * match self.needed {
+                    _ if framed => self.needed,
+                    needed if needed <= self.stranger_bytes => self.stranger_bytes,
+                    _ => self.max_bytes,
+                }
+            }
+            _ => self.needed,
+        }
     }
 
     /// The next request if `may_receive`. Otherwise only watches for the end of the client's bytes.
@@ -171,7 +189,13 @@ impl<R: AsyncRead + Unpin> Input<R> {
             if self.buffer.capacity() - self.buffer.len() < missing.max(1) {
                 self.buffer.reserve(missing.max(least));
             }
-            let most = if self.memory.is_some() { missing + OVERREAD_BYTES } else { usize::MAX };
+            // An unframed JSON request doesn't say what is missing.
+            let known = !matches!(self.wire, Some(Wire { protocol: Protocol::Json, framed: false }));
+            let most = match self.memory {
+                Some(_) if known => missing + OVERREAD_BYTES,
+                Some(_) => READ_BYTES,
+                None => usize::MAX,
+            };
             let read = self.read(most, account).await?;
             if read == 0 {
                 return if self.buffer.is_empty() {
@@ -212,18 +236,18 @@ impl<R: AsyncRead + Unpin> Input<R> {
         if self.needed <= account.reserve_bytes() {
             return None;
         }
+        let needed = self.claim(account.reserve_bytes());
         match &mut self.memory {
             None => {
                 let (budget, holder) = (account.budget(), account.holder());
                 let at_once = match self.waiting {
-                    None => budget.try_take(holder, self.needed),
+                    None => budget.try_take(holder, needed),
                     Some(_) => None,
                 };
                 let memory = match at_once {
                     Some(memory) => memory,
                     None => {
-                        let wait =
-                            || Box::pin(budget.wait(holder, self.needed)) as BoxFuture<'static, Permit>;
+                        let wait = || Box::pin(budget.wait(holder, needed)) as BoxFuture<'static, Permit>;
                         self.waiting.get_or_insert_with(wait).await
                     }
                 };
@@ -233,11 +257,12 @@ impl<R: AsyncRead + Unpin> Input<R> {
                 None
             }
             Some(memory) => {
-                let lacking = self.needed.saturating_sub(memory.bytes() + TAIL_BYTES);
+                let lacking = needed.saturating_sub(memory.bytes() + TAIL_BYTES);
                 if lacking == 0 || memory.grow(lacking) {
                     return None;
                 }
-                let message = "no memory for a second large field; send one large field per request";
+                let message = "no memory for a second large field, or for a large JSON request; send one large \
+                               field per request, and JSON in frames";
                 self.wire.map(|wire| self.refusal(wire, message.to_owned()))
             }
         }
@@ -260,6 +285,7 @@ impl<R: AsyncRead + Unpin> Input<R> {
             None => match sniff(&self.buffer) {
                 Sniff::NeedMore => return None,
                 Sniff::Thrift(wire) => *self.wire.insert(wire),
+                Sniff::Http => return Some(Received::Http),
                 other => return Some(Received::Refused(foreign(other))),
             },
         };
@@ -303,14 +329,7 @@ fn foreign(kind: Sniff) -> Outgoing {
     let encoded = match kind {
         // A fatal handshake_failure alert (RFC 8446, section 6).
         Sniff::Tls => plain(b"\x15\x03\x01\x00\x02\x02\x28"),
-        Sniff::Http => plain(
-            b"HTTP/1.1 501 Not Implemented\r\nConnection: close\r\nContent-Type: text/plain\r\n\
-              Content-Length: 48\r\n\r\nThis port speaks Thrift: binary or compact only.",
-        ),
-        Sniff::Json => plain(
-            b"[1,\"\",3,0,{\"1\":{\"str\":\"this port speaks Thrift binary or compact, not JSON\"},\"2\":{\"i32\":7}}]",
-        ),
-        Sniff::Unknown | Sniff::NeedMore | Sniff::Thrift(_) => {
+        Sniff::Http | Sniff::Unknown | Sniff::NeedMore | Sniff::Thrift(_) => {
             let wire = Wire { protocol: Protocol::Binary, framed: false };
             return protocol_error(wire, Bytes::new(), "not a Thrift message, on any wire".to_owned());
         }

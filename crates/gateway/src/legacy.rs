@@ -44,7 +44,10 @@ pub fn init(context: &Context, args: InitArgs) -> Result<ClientHandle> {
     match opened {
         Ok(session) => {
             let id = session.id as i64;
-            context.add_legacy(session);
+            // Over HTTP each call names its session, which idles out like those of lost connections.
+            if !context.peer.http {
+                context.add_legacy(session);
+            }
             Ok(ClientHandle { id: Some(id) })
         }
         Err(error) => {

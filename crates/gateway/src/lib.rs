@@ -13,6 +13,20 @@
 //! One TCP port, one task a connection. [`Config`] names the stores, the clients to serve and the
 //! limits. Every limit has a name and a reason in [`Limits`].
 //!
+//! # HTTP
+//!
+//! ```text
+//!   sniff ─ Thrift ─→ connection: many requests at once, sessions of the connection
+//!         └ HTTP ───→ http (hyper): one request at a time, each with a Context of its own
+//!                       site: Host, Origin, CORS → token → memory → body ─→ Request ─→ dispatch
+//! ```
+//!
+//! Both ways meet at `Request`: behind it nothing knows how a message came, but for
+//! [`Peer`](peer::Peer)'s `http`. That takes loopback's default identity away, and keeps `init`'s session
+//! off the connection. `http` reads no byte of a body before the user's share has memory for it: the
+//! user is known by the token in the head, and a body without one has 64 KiB at most. The same flow
+//! counts the moved bytes, so `slow` ends slow HTTP clients, too.
+//!
 //! This room must never: take memory that a client only claims; let a client
 //! name a store that the operator didn't configure; execute a mutation twice
 //! because its client asked twice; lend its own rights to a principal; read
@@ -30,6 +44,7 @@ mod fair;
 mod handles;
 mod hex;
 mod homes;
+mod http;
 mod input;
 mod legacy;
 mod legacy_names;
@@ -50,6 +65,7 @@ mod server;
 mod session;
 mod shared;
 mod shares;
+mod site;
 mod slow;
 mod tls;
 mod token;
@@ -61,4 +77,5 @@ pub use homes::Homes;
 pub use passwords::PasswordFile;
 pub use server::{Gateway, Reload};
 pub use shared::GatewayNumbers;
+pub use site::HttpAccess;
 pub use tls::{CertificateFacts, Tls, TlsFiles};

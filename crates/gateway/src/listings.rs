@@ -139,6 +139,7 @@ mod tests {
             tls: None,
             token_key: [0; 32],
             service_2009: Default::default(),
+            http: Default::default(),
             slow_call: Duration::MAX,
             limits,
         });

@@ -22,6 +22,9 @@ pub struct Peer {
     /// The number of the local user who owns its socket. None if the peer isn't on loopback, or if
     /// the kernel names no user for it.
     pub user: Option<u32>,
+    /// Whether its requests come over HTTP: from a page of any site, or from a proxy's many users. So it
+    /// has no identity by its address or socket.
+    pub http: bool,
 }
 
 impl Peer {
@@ -29,7 +32,7 @@ impl Peer {
     /// asks the kernel's socket table.
     pub fn of(connection: impl AsFd, address: SocketAddr) -> Self {
         let user = user_of_peer(connection, address);
-        Self { address, encrypted: false, user }
+        Self { address, encrypted: false, user, http: false }
     }
 
     /// Its address without the port.

@@ -7,6 +7,7 @@ use crate::fair::Key;
 use crate::input::{Input, Received, Sender};
 use crate::memory::Budget;
 use crate::request::{Body, Request};
+use bytes::Bytes;
 use futures::FutureExt;
 use std::fs::File;
 use std::io;
@@ -24,6 +25,11 @@ use tokio::time::timeout;
 const PATIENCE: Duration = Duration::from_millis(250);
 /// The largest request that is read to be refused; a login has some hundred bytes.
 const MAX_REQUEST_BYTES: usize = 4 << 10;
+
+/// The answer to HTTP clients.
+const NO_PLACE_HTTP: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\n\
+    Content-Type: application/json\r\nContent-Length: 64\r\n\r\n\
+    {\"error\":{\"kind\":\"Busy\",\"message\":\"no place; try again later\"}}\n";
 
 /// Answers the first request of a connection with Busy, and closes it.
 pub async fn refuse(mut stream: TcpStream, why: &'static str) {
@@ -46,6 +52,7 @@ async fn answer(stream: &mut TcpStream, why: &'static str) -> io::Result<()> {
     let encoded = match Input::new(from, &limits).receive(&account, || Sender::Stranger).await? {
         Received::Request(request) => busy(&request, why),
         Received::Refused(refusal) => refusal.encoded,
+        Received::Http => Encoded { segments: vec![Bytes::from_static(NO_PLACE_HTTP)] },
         Received::End | Received::Left => return Ok(()),
     };
     to.write_all(&encoded.to_bytes()).await?;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use strait_store::MAX_CHUNK_BYTES;
 use strait_telemetry::RequestId;
 use strait_wire::{
-    ApplicationError, ApplicationErrorKind, Call, Decoder, Encoded, Envelope, MessageKind, Wire,
+    ApplicationError, ApplicationErrorKind, Call, Decoder, Encoded, Envelope, MessageKind, Protocol, Wire,
 };
 
 /// A request, as far as it could be decoded.
@@ -136,6 +136,16 @@ pub fn path_of(call: &Call) -> Option<String> {
     };
     // A client's text can't break a line of the log.
     path.as_ref().map(|path| format!("{path:?}"))
+}
+
+/// How many bytes of an answer's memory one byte of content takes. JSON writes content as base64 beside
+/// the bytes themselves. A string may hold control bytes, each of which takes six.
+pub fn expansion(wire: Wire, call: &Call) -> usize {
+    match (wire.protocol, call) {
+        (Protocol::Json, Call::ReadRange(_)) => 3,
+        (Protocol::Json, _) => 8,
+        _ => 1,
+    }
 }
 
 /// An answer on its way out.

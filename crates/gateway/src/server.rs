@@ -102,6 +102,7 @@ impl Gateway {
             local_root: config.local_root.clone(),
             turns,
             tls: config.tls.clone(),
+            http: config.http.clone(),
             calls: Calls::new(Call::METHODS, config.slow_call),
             sessions: Arc::new(Sessions::new(config)),
             service_2009,

@@ -69,6 +69,8 @@ impl Identity {
 pub enum Uninvited {
     /// Every client must.
     NoLogin,
+    /// Over HTTP, a page of any site may be the sender.
+    Http,
     /// The client's socket belongs to another local user than the gateway.
     OtherUser(u32),
     /// The kernel names no user for the client's socket: it comes by way of a container or another
@@ -81,6 +83,12 @@ impl fmt::Display for Uninvited {
         let whose = match self {
             Self::NoLogin => {
                 return f.write_str("this gateway requires a login");
+            }
+            Self::Http => {
+                return f.write_str(
+                    "over HTTP this gateway serves nobody without a login; run it with --passwords FILE and \
+                     log in, or let everybody in with --allow-anonymous",
+                );
             }
             Self::OtherUser(user) => format!("belongs to user id {user}"),
             Self::UnknownUser => format!(
@@ -377,6 +385,7 @@ impl Sessions {
         match (anonymous, starter, peer.user) {
             (Some(anybody), ..) => Identity::Anonymous(anybody.clone()),
             (None, None, _) => Identity::Nobody(Uninvited::NoLogin),
+            (None, Some(_), _) if peer.http => Identity::Nobody(Uninvited::Http),
             (None, Some(starter), Some(user)) if user == own_user() => Identity::Anonymous(starter.clone()),
             (None, Some(_), Some(user)) => Identity::Nobody(Uninvited::OtherUser(user)),
             (None, Some(_), None) => Identity::Nobody(Uninvited::UnknownUser),
@@ -655,6 +664,7 @@ mod tests {
             tls: None,
             token_key: [0; 32],
             service_2009: Default::default(),
+            http: Default::default(),
             slow_call: Duration::MAX,
             limits: Limits { password_checks: 1, ..Limits::default() },
         }))

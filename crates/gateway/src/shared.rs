@@ -6,6 +6,7 @@ use crate::listings::Listings;
 use crate::memory::Budget;
 use crate::pace::Pace;
 use crate::session::Sessions;
+use crate::site::HttpAccess;
 use crate::tls::Tls;
 use crate::turns::Turns;
 use std::sync::Arc;
@@ -31,6 +32,8 @@ pub struct Shared {
     pub local_root: Option<LocalRoot>,
     /// Choices for programs of 2009 that name no store of this gateway.
     pub service_2009: Service2009,
+    /// Names and pages served over HTTP.
+    pub http: HttpAccess,
     /// Counts of the calls.
     pub calls: Calls,
     /// The turns at each store, by its name.

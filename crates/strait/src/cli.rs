@@ -13,6 +13,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Duration;
+use strait_gateway::HttpAccess;
 use strait_store::encoding;
 use tracing::level_filters::LevelFilter;
 
@@ -335,8 +336,21 @@ pub struct Listening {
     /// misplaces bytes that were meant for elsewhere; Hadoop's server of 2009 did so.
     #[arg(long)]
     pub ignore_write_offsets: bool,
+    /// A name under which HTTP clients reach this gateway; repeatable. Addresses and localhost always work.
+    #[arg(long = "http-host", value_name = "NAME")]
+    pub http_hosts: Vec<String>,
+    /// An origin whose pages may call over HTTP, as https://HOST[:PORT]; repeatable [default: none].
+    #[arg(long = "http-origin", value_name = "ORIGIN")]
+    pub http_origins: Vec<String>,
     #[command(flatten)]
     pub observability: Observability,
+}
+
+impl Listening {
+    /// The names and pages served over HTTP.
+    pub fn http(&self) -> HttpAccess {
+        HttpAccess { hosts: self.http_hosts.clone(), origins: self.http_origins.clone() }
+    }
 }
 
 #[derive(Debug, Args)]

@@ -12,6 +12,9 @@ type Result<T> = std::result::Result<T, DecodeError>;
 /// Longest method name accepted; the longest of the interface has 17 bytes.
 const MAX_NAME_BYTES: usize = 64;
 
+/// The version of the JSON protocol.
+const JSON_VERSION: i32 = 1;
+
 /// The kind of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
@@ -61,6 +64,20 @@ impl Envelope {
                 let sequence = from.varint()? as u32 as i32;
                 (second >> 5, from.binary()?, sequence)
             }
+            Protocol::Json => {
+                from.mark(b'[')?;
+                if from.i32()? != JSON_VERSION {
+                    return Err(DecodeError::Malformed("not JSON protocol version 1"));
+                }
+                from.mark(b',')?;
+                let name = from.string()?;
+                from.mark(b',')?;
+                let kind = u8::try_from(from.i32()?).unwrap_or(0);
+                from.mark(b',')?;
+                let sequence = from.i32()?;
+                from.mark(b',')?;
+                (kind, name, sequence)
+            }
         };
         use MessageKind::*;
         let kind = [Call, Reply, Exception, Oneway]
@@ -90,6 +107,17 @@ impl Envelope {
                 to.raw(&[COMPACT_FIRST, (self.kind as u8) << 5 | 1]);
                 to.varint(u64::from(self.sequence as u32));
                 to.slice(self.name.as_bytes());
+            }
+            Protocol::Json => {
+                to.raw(b"[");
+                to.i32(JSON_VERSION);
+                to.raw(b",");
+                to.slice(self.name.as_bytes());
+                to.raw(b",");
+                to.i32(self.kind as i32);
+                to.raw(b",");
+                to.i32(self.sequence);
+                to.raw(b",");
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Decodes the values of one whole message.
 
-use crate::{MAX_DEPTH, Protocol, TType};
+use crate::{MAX_DEPTH, Protocol, TType, json};
 use bytes::{Buf, Bytes};
 
 /// The reason why bytes aren't a message of the interface.
@@ -70,7 +70,7 @@ type Result<T> = std::result::Result<T, DecodeError>;
 pub struct Decoder {
     protocol: Protocol,
     bytes: Bytes,
-    /// Compact: the last field's id in each open struct.
+    /// Compact: the last field's id in each open struct. JSON: 0 before a struct's first field.
     last_ids: Vec<i16>,
     /// Compact: a bool that came with its field's header.
     pending_bool: Option<bool>,
@@ -94,6 +94,11 @@ fn zigzag(value: u64) -> i64 {
 }
 
 impl Decoder {
+    /// A punctuation mark of JSON.
+    pub(crate) fn mark(&mut self, mark: u8) -> Result<()> {
+        json::expect(&mut self.bytes, mark)
+    }
+
     /// Reads `bytes`, one message without its frame's length.
     pub fn new(protocol: Protocol, bytes: Bytes) -> Self {
         Self { protocol, bytes, last_ids: Vec::new(), pending_bool: None }
@@ -138,6 +143,9 @@ impl Decoder {
         if let Some(value) = self.pending_bool.take() {
             return Ok(value);
         }
+        if self.protocol == Protocol::Json {
+            return Ok(json::integer(&mut self.bytes)? != 0);
+        }
         // A list's bools are bytes: 1 is true on both wires.
         Ok(self.byte()? == 1)
     }
@@ -147,6 +155,8 @@ impl Decoder {
             Protocol::Binary | Protocol::Unversioned => Ok(i16::from_be_bytes(self.array()?)),
             Protocol::Compact => i16::try_from(zigzag(self.varint()?))
                 .map_err(|_| DecodeError::Malformed("an i16 out of range")),
+            Protocol::Json => i16::try_from(json::integer(&mut self.bytes)?)
+                .map_err(|_| DecodeError::Malformed("an i16 out of range")),
         }
     }
 
@@ -155,6 +165,8 @@ impl Decoder {
             Protocol::Binary | Protocol::Unversioned => Ok(i32::from_be_bytes(self.array()?)),
             Protocol::Compact => i32::try_from(zigzag(self.varint()?))
                 .map_err(|_| DecodeError::Malformed("an i32 out of range")),
+            Protocol::Json => i32::try_from(json::integer(&mut self.bytes)?)
+                .map_err(|_| DecodeError::Malformed("an i32 out of range")),
         }
     }
 
@@ -162,22 +174,32 @@ impl Decoder {
         match self.protocol {
             Protocol::Binary | Protocol::Unversioned => Ok(i64::from_be_bytes(self.array()?)),
             Protocol::Compact => Ok(zigzag(self.varint()?)),
+            Protocol::Json => json::integer(&mut self.bytes),
         }
     }
 
-    /// A string's or binary's bytes, shared with the message.
+    /// A binary's bytes, shared with the message; JSON's base64 is decoded.
     pub(crate) fn binary(&mut self) -> Result<Bytes> {
         let length = match self.protocol {
             Protocol::Binary | Protocol::Unversioned => {
                 usize::try_from(self.i32()?).map_err(|_| DecodeError::NegativeSize)?
             }
             Protocol::Compact => usize::try_from(self.varint()?).map_err(|_| DecodeError::Truncated)?,
+            Protocol::Json => return json::base64(&mut self.bytes),
         };
         self.take(length)
     }
 
+    /// A string's bytes, in any encoding.
+    pub(crate) fn string(&mut self) -> Result<Bytes> {
+        match self.protocol {
+            Protocol::Json => json::string(&mut self.bytes),
+            _ => self.binary(),
+        }
+    }
+
     pub(crate) fn text(&mut self) -> Result<String> {
-        let bytes = self.binary()?;
+        let bytes = self.string()?;
         std::str::from_utf8(&bytes).map(str::to_owned).map_err(|_| DecodeError::NotUtf8)
     }
 
@@ -185,12 +207,18 @@ impl Decoder {
         if self.last_ids.len() >= MAX_DEPTH {
             return Err(DecodeError::TooDeep);
         }
+        if self.protocol == Protocol::Json {
+            json::expect(&mut self.bytes, b'{')?;
+        }
         self.last_ids.push(0);
         Ok(())
     }
 
     /// The next field's id and type; none at the end of the struct.
     pub(crate) fn field_begin(&mut self) -> Result<Option<(i16, TType)>> {
+        if self.protocol == Protocol::Json {
+            return self.json_field_begin();
+        }
         let first = self.byte()?;
         if first == 0 {
             self.last_ids.pop();
@@ -216,9 +244,56 @@ impl Decoder {
         Ok(Some((id, kind)))
     }
 
+    /// JSON: also ends the object around the field before, and the message after its struct.
+    fn json_field_begin(&mut self) -> Result<Option<(i16, TType)>> {
+        let first = match self.last_ids.last_mut() {
+            Some(last) => std::mem::replace(last, 1) == 0,
+            None => return Err(DecodeError::Malformed("a field outside of a struct")),
+        };
+        let from = &mut self.bytes;
+        if !first {
+            json::expect(from, b'}')?;
+        }
+        if json::peek(from)? == b'}' {
+            json::expect(from, b'}')?;
+            self.last_ids.pop();
+            if self.last_ids.is_empty() {
+                json::expect(from, b']')?;
+            }
+            return Ok(None);
+        }
+        if !first {
+            json::expect(from, b',')?;
+        }
+        let id = i16::try_from(json::quoted_integer(from)?);
+        let id = id.map_err(|_| DecodeError::Malformed("a field id out of range"))?;
+        json::expect(from, b':')?;
+        json::expect(from, b'{')?;
+        let kind = json::kind(from)?;
+        json::expect(from, b':')?;
+        Ok(Some((id, kind)))
+    }
+
+    /// Before each element of a list.
+    pub(crate) fn element(&mut self) -> Result<()> {
+        if self.protocol == Protocol::Json { json::expect(&mut self.bytes, b',') } else { Ok(()) }
+    }
+
+    /// After the last element of a list.
+    pub(crate) fn list_end(&mut self) -> Result<()> {
+        if self.protocol == Protocol::Json { json::expect(&mut self.bytes, b']') } else { Ok(()) }
+    }
+
     /// A list's (or set's) element type and count. The count is checked against the remaining
     /// bytes, so callers may allocate by it.
     pub(crate) fn list_begin(&mut self) -> Result<(TType, usize)> {
+        if self.protocol == Protocol::Json {
+            json::expect(&mut self.bytes, b'[')?;
+            let kind = json::kind(&mut self.bytes)?;
+            json::expect(&mut self.bytes, b',')?;
+            let count = u64::try_from(json::integer(&mut self.bytes)?);
+            return Ok((kind, self.count(count.map_err(|_| DecodeError::NegativeSize)?)?));
+        }
         let (code, count) = match self.protocol {
             Protocol::Binary | Protocol::Unversioned => {
                 let code = self.byte()?;
@@ -229,6 +304,7 @@ impl Decoder {
                 let count = if first >> 4 < 15 { u64::from(first >> 4) } else { self.varint()? };
                 (first & 0x0f, count)
             }
+            Protocol::Json => return Err(DecodeError::Malformed("a JSON list")),
         };
         let count = self.count(count)?;
         Ok((self.kind(code)?, count))
@@ -240,6 +316,9 @@ impl Decoder {
     }
 
     fn skip_at(&mut self, kind: TType, depth: usize) -> Result<()> {
+        if self.protocol == Protocol::Json {
+            return json::skip(&mut self.bytes);
+        }
         if depth >= MAX_DEPTH {
             return Err(DecodeError::TooDeep);
         }
@@ -288,6 +367,7 @@ impl Decoder {
                 let kinds = if count == 0 { 0 } else { self.byte()? };
                 (kinds >> 4, kinds & 0x0f, count)
             }
+            Protocol::Json => return Err(DecodeError::Malformed("a JSON map")),
         };
         if count == 0 {
             return Ok(None);
@@ -299,6 +379,7 @@ impl Decoder {
         let kind = match self.protocol {
             Protocol::Binary | Protocol::Unversioned => TType::from_binary(code),
             Protocol::Compact => TType::from_compact(code),
+            Protocol::Json => None,
         };
         kind.ok_or(DecodeError::UnknownType(code))
     }

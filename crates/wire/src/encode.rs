@@ -1,6 +1,6 @@
 //! Encodes values into one message, payloads by reference.
 
-use crate::{Protocol, TType, Wire};
+use crate::{Protocol, TType, Wire, json};
 use bytes::{BufMut, Bytes, BytesMut};
 
 /// Payloads of at least this many bytes become a segment of their own. Below, copying is cheaper
@@ -40,6 +40,7 @@ pub struct Encoder {
     /// The other finished segments.
     segments: Vec<Bytes>,
     head: BytesMut,
+    /// Compact: the last field's id in each open struct. JSON: 0 before a struct's first field.
     last_ids: Vec<i16>,
     /// Compact: the id of a bool field whose header waits for its value.
     pending_bool: Option<i16>,
@@ -57,6 +58,9 @@ impl Encoder {
 
     /// Ends the message.
     pub fn finish(mut self) -> Encoded {
+        if self.wire.protocol == Protocol::Json {
+            self.head.put_u8(b']');
+        }
         let length = self.first.as_ref().map_or(0, BytesMut::len)
             + self.segments.iter().map(Bytes::len).sum::<usize>()
             + self.head.len();
@@ -99,6 +103,7 @@ impl Encoder {
             (Some(id), _) => self.compact_field(id, if value { 1 } else { 2 }),
             (None, Protocol::Binary | Protocol::Unversioned) => self.head.put_u8(u8::from(value)),
             (None, Protocol::Compact) => self.head.put_u8(if value { 1 } else { 2 }),
+            (None, Protocol::Json) => json::put_integer(&mut self.head, value.into()),
         }
     }
 
@@ -106,6 +111,7 @@ impl Encoder {
         match self.wire.protocol {
             Protocol::Binary | Protocol::Unversioned => self.head.put_i16(value),
             Protocol::Compact => self.zigzag(value.into()),
+            Protocol::Json => json::put_integer(&mut self.head, value.into()),
         }
     }
 
@@ -113,6 +119,7 @@ impl Encoder {
         match self.wire.protocol {
             Protocol::Binary | Protocol::Unversioned => self.head.put_i32(value),
             Protocol::Compact => self.zigzag(value.into()),
+            Protocol::Json => json::put_integer(&mut self.head, value.into()),
         }
     }
 
@@ -120,6 +127,7 @@ impl Encoder {
         match self.wire.protocol {
             Protocol::Binary | Protocol::Unversioned => self.head.put_i64(value),
             Protocol::Compact => self.zigzag(value),
+            Protocol::Json => json::put_integer(&mut self.head, value),
         }
     }
 
@@ -127,16 +135,32 @@ impl Encoder {
         match self.wire.protocol {
             Protocol::Binary | Protocol::Unversioned => self.head.put_u32(length as u32),
             Protocol::Compact => self.varint(length as u64),
+            Protocol::Json => {} // the quotes bound it
         }
     }
 
+    /// A string.
     pub(crate) fn slice(&mut self, bytes: &[u8]) {
+        if self.wire.protocol == Protocol::Json {
+            return json::put_string(&mut self.head, bytes);
+        }
         self.length(bytes.len());
         self.head.put_slice(bytes);
     }
 
+    /// A string in any encoding, which isn't copied if it is large.
+    pub(crate) fn string(&mut self, bytes: &Bytes) {
+        match self.wire.protocol {
+            Protocol::Json => self.slice(bytes),
+            _ => self.binary(bytes),
+        }
+    }
+
     /// A payload, which isn't copied if it is large.
     pub(crate) fn binary(&mut self, bytes: &Bytes) {
+        if self.wire.protocol == Protocol::Json {
+            return json::put_base64(&mut self.head, bytes);
+        }
         if bytes.len() < SEGMENT_BYTES {
             return self.slice(bytes);
         }
@@ -152,11 +176,18 @@ impl Encoder {
 
     pub(crate) fn struct_begin(&mut self) {
         self.last_ids.push(0);
+        if self.wire.protocol == Protocol::Json {
+            self.head.put_u8(b'{');
+        }
     }
 
     pub(crate) fn struct_end(&mut self) {
-        self.last_ids.pop();
-        self.head.put_u8(0);
+        let last = self.last_ids.pop();
+        match self.wire.protocol {
+            Protocol::Json if last == Some(0) => self.head.put_u8(b'}'),
+            Protocol::Json => self.head.put_slice(b"}}"), // its last field's object, too
+            _ => self.head.put_u8(0),
+        }
     }
 
     #[doc(hidden)]
@@ -168,6 +199,14 @@ impl Encoder {
             }
             Protocol::Compact if kind == TType::Bool => self.pending_bool = Some(id),
             Protocol::Compact => self.compact_field(id, kind.compact()),
+            Protocol::Json => {
+                let last = self.last_ids.last_mut().map_or(0, |last| std::mem::replace(last, 1));
+                self.head.put_slice(if last == 0 { b"\"" } else { b"},\"" });
+                json::put_integer(&mut self.head, id.into());
+                self.head.put_slice(b"\":{\"");
+                self.head.put_slice(json::type_name(kind).as_bytes());
+                self.head.put_slice(b"\":");
+            }
         }
     }
 
@@ -193,6 +232,26 @@ impl Encoder {
                 self.head.put_u8(0xf0 | kind.compact());
                 self.varint(count as u64);
             }
+            Protocol::Json => {
+                self.head.put_slice(b"[\"");
+                self.head.put_slice(json::type_name(kind).as_bytes());
+                self.head.put_slice(b"\",");
+                json::put_integer(&mut self.head, count as i64);
+            }
+        }
+    }
+
+    /// Before each element of a list.
+    pub(crate) fn element(&mut self) {
+        if self.wire.protocol == Protocol::Json {
+            self.head.put_u8(b',');
+        }
+    }
+
+    /// After the last element of a list.
+    pub(crate) fn list_end(&mut self) {
+        if self.wire.protocol == Protocol::Json {
+            self.head.put_u8(b']');
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Floor 1: Strait's Thrift interface as bytes.
 //!
 //! ```text
-//!   first bytes ─ sniff ─→ Wire {binary|unversioned|compact × framed|unframed}
+//!   first bytes ─ sniff ─→ Wire {binary|unversioned|compact|JSON × framed|unframed}
 //!   bytes so far ─ Scanner ─→ need more | message of n bytes | error      (nothing allocated)
 //!   message ─ Decoder ─→ Call (server) or Reply (client)
 //!   Reply or Call ─ Encoder ─→ Encoded: a few segments, payloads not copied
@@ -15,12 +15,13 @@
 //! arrived; panic on any input; know a method's purpose.
 //!
 //! Sources: the Apache Thrift specifications "Thrift Binary protocol encoding"
-//! and "Thrift Compact protocol encoding".
+//! and "Thrift Compact protocol encoding"; for JSON, TJSONProtocol of its libraries.
 
 mod call;
 mod decode;
 mod dfs;
 mod encode;
+mod json;
 mod legacy;
 mod scan;
 mod sniff;
@@ -49,6 +50,8 @@ pub enum Protocol {
     Unversioned,
     /// TCompactProtocol.
     Compact,
+    /// TJSONProtocol.
+    Json,
 }
 
 /// The protocol and framing of one connection.
@@ -63,13 +66,15 @@ pub struct Wire {
 
 impl Wire {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 8] = [
         Self { protocol: Protocol::Binary, framed: true },
         Self { protocol: Protocol::Binary, framed: false },
         Self { protocol: Protocol::Unversioned, framed: true },
         Self { protocol: Protocol::Unversioned, framed: false },
         Self { protocol: Protocol::Compact, framed: true },
         Self { protocol: Protocol::Compact, framed: false },
+        Self { protocol: Protocol::Json, framed: true },
+        Self { protocol: Protocol::Json, framed: false },
     ];
 }
 

@@ -1,6 +1,7 @@
 //! Finds the end of a message as its bytes arrive, before anything is decoded or allocated.
 
 use crate::decode::{DecodeError, varint_at};
+use crate::json::{self, Brackets};
 use crate::sniff::{BINARY_FIRST, COMPACT_FIRST};
 use crate::{MAX_DEPTH, Protocol, TType, Wire};
 
@@ -24,7 +25,7 @@ pub enum Scan {
 /// sent byte by byte costs no more than one sent whole.
 ///
 /// On a framed wire the length word gives the end. Unframed messages are walked: each string is one
-/// jump, however long.
+/// jump, however long. JSON announces no lengths, so the scanner looks at each of its bytes once.
 #[derive(Debug)]
 pub struct Scanner {
     wire: Wire,
@@ -33,6 +34,8 @@ pub struct Scanner {
     position: usize,
     header_done: bool,
     stack: Vec<Level>,
+    /// JSON alone.
+    brackets: Brackets,
 }
 
 #[derive(Debug)]
@@ -63,12 +66,22 @@ impl From<DecodeError> for Stop {
     }
 }
 
+/// JSON has its own way to find the end.
+const NOT_WALKED: DecodeError = DecodeError::Malformed("a JSON message among binary ones");
+
 type Step<T> = std::result::Result<T, Stop>;
 
 impl Scanner {
     /// A scanner for one message of at most `max_bytes` bytes.
     pub fn new(wire: Wire, max_bytes: usize) -> Self {
-        Self { wire, max_bytes, position: 0, header_done: false, stack: Vec::new() }
+        Self {
+            wire,
+            max_bytes,
+            position: 0,
+            header_done: false,
+            stack: Vec::new(),
+            brackets: Brackets::default(),
+        }
     }
 
     /// Scans all bytes of the message received so far (the same buffer as before, perhaps longer).
@@ -77,7 +90,11 @@ impl Scanner {
     /// The message claims more than the limit, nests deeper than [`MAX_DEPTH`], or isn't Thrift.
     /// Then the connection can't be read any further.
     pub fn scan(&mut self, buffer: &[u8]) -> Result<Scan, DecodeError> {
-        let result = if self.wire.framed { self.frame(buffer) } else { self.walk(buffer) };
+        let result = match self.wire {
+            Wire { framed: true, .. } => self.frame(buffer),
+            Wire { protocol: Protocol::Json, .. } => self.json(buffer),
+            _ => self.walk(buffer),
+        };
         match result {
             Ok(scan) => Ok(scan),
             Err(Stop::NeedMore(at_least)) => Ok(Scan::NeedMore(at_least)),
@@ -96,6 +113,18 @@ impl Scanner {
         }
         let end = 4 + length;
         if buffer.len() < end { Err(Stop::NeedMore(end)) } else { Ok(Scan::Complete { start: 4, end }) }
+    }
+
+    fn json(&mut self, buffer: &[u8]) -> Step<Scan> {
+        let allowed = &buffer[..buffer.len().min(self.max_bytes)];
+        match json::message_end(&mut self.brackets, allowed)? {
+            Some(end) => Ok(Scan::Complete { start: 0, end }),
+            None if allowed.len() < self.max_bytes => Err(Stop::NeedMore(allowed.len() + 1)),
+            None => {
+                let claimed = self.max_bytes as u64 + 1;
+                Err(DecodeError::TooLong { claimed, limit: self.max_bytes }.into())
+            }
+        }
     }
 
     fn walk(&mut self, buffer: &[u8]) -> Step<Scan> {
@@ -164,6 +193,7 @@ impl Scanner {
                 self.position += 2 + a + b;
                 self.jump(name)
             }
+            Protocol::Json => Err(NOT_WALKED.into()),
         }
     }
 
@@ -190,11 +220,13 @@ impl Scanner {
                 self.advance(1 + id_bytes)?;
                 Ok(Some(kind))
             }
+            Protocol::Json => Err(NOT_WALKED.into()),
         }
     }
 
     fn value(&mut self, buffer: &[u8], kind: TType, in_container: bool) -> Step<()> {
         match (kind, self.wire.protocol) {
+            (_, Protocol::Json) => Err(NOT_WALKED.into()),
             (TType::Bool, Protocol::Compact) if !in_container => Ok(()), // the field's header holds it
             (TType::Bool | TType::I8, _) => self.advance(1),
             (TType::Double, _) | (TType::I64, Protocol::Binary | Protocol::Unversioned) => self.advance(8),
@@ -236,6 +268,7 @@ impl Scanner {
                     (first & 0x0f, self.count_u64(count)?, 1 + used)
                 }
             }
+            Protocol::Json => return Err(NOT_WALKED.into()),
         };
         let kind = self.kind(code)?;
         self.position += used;
@@ -259,6 +292,7 @@ impl Scanner {
                     (kinds >> 4, kinds & 0x0f, count, used + 1)
                 }
             }
+            Protocol::Json => return Err(NOT_WALKED.into()),
         };
         let (key, value) =
             if count == 0 { (TType::Bool, TType::Bool) } else { (self.kind(key)?, self.kind(value)?) };
@@ -270,6 +304,7 @@ impl Scanner {
         let kind = match self.wire.protocol {
             Protocol::Binary | Protocol::Unversioned => TType::from_binary(code),
             Protocol::Compact => TType::from_compact(code),
+            Protocol::Json => None,
         };
         Ok(kind.ok_or(DecodeError::UnknownType(code))?)
     }

@@ -13,8 +13,6 @@ pub enum Sniff {
     Tls,
     /// An HTTP method's first letter: GET, POST or PUT, OPTIONS, HEAD, DELETE.
     Http,
-    /// Thrift's JSON protocol.
-    Json,
     /// An unknown protocol.
     Unknown,
 }
@@ -23,6 +21,8 @@ pub enum Sniff {
 pub(crate) const BINARY_FIRST: u8 = 0x80;
 /// First byte of a compact message: the protocol id.
 pub(crate) const COMPACT_FIRST: u8 = 0x82;
+/// First byte of a JSON message, an array.
+const JSON_FIRST: u8 = b'[';
 
 /// Distinguishes the wires. A framed wire begins with a frame's length. Messages are far below 16
 /// MiB × 256, so its first byte never looks like another protocol's, and byte five shows the
@@ -36,9 +36,10 @@ pub fn sniff(first: &[u8]) -> Sniff {
         [COMPACT_FIRST, ..] => thrift(Protocol::Compact, false),
         [0x16, ..] => Sniff::Tls,
         [b'G' | b'P' | b'O' | b'H' | b'D', ..] => Sniff::Http,
-        [b'[', ..] => Sniff::Json,
+        [JSON_FIRST, ..] => thrift(Protocol::Json, false),
         [_, _, _, _, BINARY_FIRST, ..] => thrift(Protocol::Binary, true),
         [_, _, _, _, COMPACT_FIRST, ..] => thrift(Protocol::Compact, true),
+        [0 | 1, _, _, _, JSON_FIRST, ..] => thrift(Protocol::Json, true),
         [0, 0, 0, _, b'a'..=b'z' | b'A'..=b'Z', ..] => thrift(Protocol::Unversioned, false),
         [0 | 1, _, _, _, 0, ..] => thrift(Protocol::Unversioned, true),
         [_, _, _, _, _, ..] => Sniff::Unknown,
@@ -64,7 +65,8 @@ mod tests {
         assert_eq!(sniff(b"\0\x10\0\0stat"), Sniff::Unknown, "no method has so long a name");
         assert_eq!(sniff(&[0x16, 3, 1]), Sniff::Tls);
         assert_eq!(sniff(b"GET / HTTP/1.1"), Sniff::Http);
-        assert_eq!(sniff(b"[1,\"stat\""), Sniff::Json);
+        assert_eq!(sniff(b"[1,\"stat\""), wire(Protocol::Json, false));
+        assert_eq!(sniff(b"\0\0\x01\x10[1,"), wire(Protocol::Json, true));
         assert_eq!(sniff(b"hello"), Sniff::Unknown);
     }
 }

@@ -148,11 +148,11 @@ impl Value for Text {
     }
 
     fn write(&self, to: &mut Encoder) {
-        to.binary(&self.0);
+        to.string(&self.0);
     }
 
     fn read(from: &mut Decoder) -> Result<Self> {
-        from.binary().map(Self)
+        from.string().map(Self)
     }
 }
 
@@ -198,8 +198,10 @@ impl<T: Value> Value for Vec<T> {
     fn write(&self, to: &mut Encoder) {
         to.list_begin(T::TYPE, self.len());
         for value in self {
+            to.element();
             value.write(to);
         }
+        to.list_end();
     }
 
     fn read(from: &mut Decoder) -> Result<Self> {
@@ -211,8 +213,10 @@ impl<T: Value> Value for Vec<T> {
         // memory.
         let mut list = Vec::new();
         for _ in 0..count {
+            from.element()?;
             list.push(T::read(from)?);
         }
+        from.list_end()?;
         Ok(list)
     }
 }

@@ -111,7 +111,9 @@ fn calls_arrive_as_they_were_sent() {
         let buf = args.buf.unwrap();
         assert_eq!(buf.len(), 20_000);
         let source = messages[3].as_ptr_range();
-        assert!(source.contains(&buf.as_ptr()), "the payload is a slice of the message, not a copy");
+        let shared = source.contains(&buf.as_ptr());
+        // JSON's payloads are base64.
+        assert!(shared || wire.protocol == Protocol::Json, "the payload is a slice of the message");
 
         let (_, call) = receive(wire, &messages[5]).unwrap();
         let Some(Call::CreateFile(request)) = call else { panic!("{call:?}") };
@@ -158,7 +160,7 @@ fn replies_arrive_as_they_were_sent() {
 #[test]
 fn a_large_payload_is_sent_without_a_copy() {
     let data = Bytes::from(vec![1u8; 100_000]);
-    for wire in Wire::ALL {
+    for wire in Wire::ALL.into_iter().filter(|wire| wire.protocol != Protocol::Json) {
         let reply = ReadRangeReply { data: Some(data.clone()) };
         let encoded = methods::ReadRange::reply(wire, 1, &Ok(reply));
         assert!(encoded.segments.iter().any(|segment| segment.as_ptr() == data.as_ptr()));
@@ -352,4 +354,50 @@ fn a_known_field_of_the_wrong_type_is_named() {
 fn secrets_are_not_shown() {
     let request = OpenSessionRequest { password: Some(Secret("hunter2".into())), ..Default::default() };
     assert!(!format!("{request:?}").contains("hunter2"));
+}
+
+#[test]
+fn json_is_written_as_apaches_libraries_write_it() {
+    let wire = Wire { protocol: Protocol::Json, framed: false };
+    let args = RemoveArgs {
+        ch: Some(ClientHandle { id: Some(5) }),
+        path: Some("/a\"\nä".into()),
+        recursive: Some(true),
+    };
+    let message = methods::Remove::call(wire, 7, &args).to_bytes();
+    let expected = r#"[1,"remove",1,7,{"1":{"rec":{"1":{"i64":5}}},"2":{"str":"/a\"\u000aä"},"3":{"tf":1}}]"#;
+    assert_eq!(std::str::from_utf8(&message).unwrap(), expected);
+
+    let hosts = Some(vec!["a".into(), "b".into()]);
+    let blocks = GetBlockLocationsReply { blocks: Some(vec![BlockLocation { hosts, ..Default::default() }]) };
+    let reply = methods::GetBlockLocations::reply(wire, 8, &Ok(blocks)).to_bytes();
+    assert!(std::str::from_utf8(&reply).unwrap().contains(r#"{"lst":["str",2,"a","b"]}"#), "{reply:?}");
+    let read = ReadRangeReply { data: Some(Bytes::from_static(b"\xff\0")) };
+    let reply = methods::ReadRange::reply(wire, 9, &Ok(read)).to_bytes();
+    assert_eq!(reply, r#"[1,"readRange",2,9,{"0":{"rec":{"1":{"str":"/wA="}}}}]"#);
+}
+
+#[test]
+fn json_is_read_with_space_and_unknown_fields_and_refused_when_broken() {
+    let read = |text: &str| {
+        let wire = Wire { protocol: Protocol::Json, framed: false };
+        receive(wire, &Bytes::copy_from_slice(text.as_bytes()))
+    };
+    let spaced = r#"[ 1 , "closeClient" , 1 , 7 , { "1" : { "rec" : { "1" : { "i64" : 5 } } } ,
+        "9" : { "map" : [ "str", "dbl", 1, { "]" : -1.5e3 } ] } } ]"#;
+    let (_, call) = read(spaced).unwrap();
+    let Some(Call::CloseClient(args)) = call else { panic!("{call:?}") };
+    assert_eq!(args.ch, Some(ClientHandle { id: Some(5) }));
+    for broken in [
+        r#"[2,"stat",1,7,{}]"#,
+        r#"[1,"stat",1,7,{"1":{"rec":{"1":{"i64":99999999999999999999}}}}]"#,
+        r#"[1,"stat",1,7,{"40000":{"i32":1}}]"#,
+        r#"[1,"stat",1,7,{"2":{"txt":"a"}}]"#,
+        r#"[1,"stat",1,7,{"2":{"str":5}}]"#,
+        r#"[1,"stat",1,7,{,}]"#,
+        r#"[1,"stat",1,7]"#,
+        r#"[1,"write",1,7,{"3":{"str":"*"}}]"#,
+    ] {
+        assert!(read(broken).is_err(), "{broken}");
+    }
 }

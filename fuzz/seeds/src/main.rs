@@ -71,8 +71,9 @@ fn selector(method: u8, wire: Wire) -> u8 {
         Protocol::Binary => 0,
         Protocol::Compact => 1,
         Protocol::Unversioned => 2,
+        Protocol::Json => 3,
     };
-    method * 3 + protocol
+    method * 4 + protocol
 }
 
 fn seed(dir: &Path, name: &str, wire: Wire, first: u8, message: &[u8]) -> io::Result<()> {

@@ -39,6 +39,7 @@ pub fn config(store: Arc<dyn FileSystem>) -> Config {
         tls: None,
         token_key: [7; 32],
         service_2009: Default::default(),
+        http: Default::default(),
         limits: Limits::default(),
         slow_call: std::time::Duration::MAX,
     }

@@ -88,6 +88,7 @@ pub async fn run(
         token_key: token_key(listening.token_key.as_deref())?,
         limits: Limits { token_lifetime: listening.token_lifetime, ..Limits::default() }
             .within_descriptors(descriptors),
+        http: listening.http(),
         slow_call: listening.observability.slow_call(),
     };
     let address = listening.listen;

@@ -1,0 +1,116 @@
+//! The sites that may call over HTTP: which Host a request may name, and which Origin.
+//!
+//! A page whose name its owner points at 127.0.0.1 sends that name as Host (DNS rebinding), so only
+//! known names pass. An address as Host can't be rebound. A browser adds Origin to every POST of a
+//! page, so an unknown Origin is refused before anything else.
+
+use crate::http::{Answer, Refusal};
+use bytes::Bytes;
+use hyper::header::{self, HeaderMap, HeaderValue};
+use hyper::{Response, StatusCode, Uri};
+use std::net::{Ipv4Addr, Ipv6Addr};
+use strait_store::ErrorKind;
+
+/// The operator's choices for HTTP.
+#[derive(Debug, Clone, Default)]
+pub struct HttpAccess {
+    /// Names under which clients reach the gateway, without a port. Addresses and `localhost` are
+    /// served always.
+    pub hosts: Vec<String>,
+    /// Origins whose pages may call, as `https://host:port`.
+    pub origins: Vec<String>,
+}
+
+/// The site of one request.
+pub struct Site(Option<HeaderValue>);
+
+impl HttpAccess {
+    /// Checks Host and Origin.
+    ///
+    /// # Errors
+    /// 400 without exactly one Host, 403 for an unknown Host or Origin.
+    pub fn check(&self, headers: &HeaderMap, uri: &Uri) -> Result<Site, Refusal> {
+        let mut hosts = headers.get_all(header::HOST).iter();
+        let (Some(host), None) = (hosts.next(), hosts.next()) else {
+            let message = "a request needs exactly one Host";
+            return Err(Refusal::new(StatusCode::BAD_REQUEST, ErrorKind::InvalidArgument, message));
+        };
+        let named = uri.authority().map(|authority| authority.as_str());
+        let host = host.to_str().unwrap_or_default();
+        if !self.serves(host) || named.is_some_and(|named| !self.serves(named)) {
+            let message = "this Host isn't served; the operator can add it with --http-host";
+            return Err(forbidden(message));
+        }
+        let mut origins = headers.get_all(header::ORIGIN).iter();
+        match (origins.next(), origins.next()) {
+            (None, _) => Ok(Site(None)),
+            (Some(origin), None)
+                if self.origins.iter().any(|known| known.as_bytes() == origin.as_bytes()) =>
+            {
+                Ok(Site(Some(origin.clone())))
+            }
+            _ => Err(forbidden(
+                "pages of this Origin may not call; the operator can add it with --http-origin",
+            )),
+        }
+    }
+
+    fn serves(&self, host: &str) -> bool {
+        if let Some(rest) = host.strip_prefix('[') {
+            let Some((address, port)) = rest.split_once(']') else { return false };
+            return address.parse::<Ipv6Addr>().is_ok() && (port.is_empty() || port.starts_with(':'));
+        }
+        let name = host.split_once(':').map_or(host, |(name, _)| name);
+        let known = |known: &String| known.eq_ignore_ascii_case(name);
+        name.eq_ignore_ascii_case("localhost")
+            || name.parse::<Ipv4Addr>().is_ok()
+            || self.hosts.iter().any(known)
+    }
+}
+
+fn forbidden(message: &'static str) -> Refusal {
+    Refusal::new(StatusCode::FORBIDDEN, ErrorKind::PermissionDenied, message)
+}
+
+impl Site {
+    /// Whether it is a page's origin, which the operator allows.
+    pub fn is_allowed(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// The answer to a browser that asks before it sends a page's request.
+    pub fn preflight(&self) -> Response<Answer> {
+        let mut response = Response::new(Answer::of(Bytes::new()));
+        *response.status_mut() = StatusCode::NO_CONTENT;
+        let headers = response.headers_mut();
+        headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("POST"));
+        let fields = HeaderValue::from_static("authorization, content-type");
+        headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, fields);
+        response
+    }
+
+    /// Lets the page read the answer.
+    pub fn allow(&self, headers: &mut HeaderMap) {
+        if let Some(origin) = &self.0 {
+            headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
+            headers.insert(header::VARY, HeaderValue::from_static("Origin"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_localhost_and_configured_names_are_hosts() {
+        let access = HttpAccess { hosts: vec!["files.example".into()], origins: Vec::new() };
+        for host in ["127.0.0.1:9090", "localhost", "LOCALHOST:1", "[::1]:9090", "Files.Example:80"] {
+            assert!(access.serves(host), "{host}");
+        }
+        for host in ["", "evil.example", "127.0.0.1.evil.example", "[evil]:1", "[::1]x", "files.example.evil"]
+        {
+            assert!(!access.serves(host), "{host}");
+        }
+    }
+}

@@ -1,0 +1,329 @@
+//! Thrift over HTTP: which requests are served, for whom, and what becomes of hostile ones.
+
+mod common;
+use bytes::Bytes;
+use common::*;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+use strait_gateway::{Access, HttpAccess, PasswordFile};
+use strait_store::Principal;
+use strait_wire::*;
+
+const JSON: Wire = Wire { protocol: Protocol::Json, framed: false };
+const COMPACT: Wire = Wire { protocol: Protocol::Compact, framed: false };
+/// No answer here takes longer.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+struct Answer {
+    status: u16,
+    head: String,
+    body: Bytes,
+}
+
+fn connect(served: &Served) -> TcpStream {
+    let stream = TcpStream::connect(served.address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+/// Reads one answer; status 0 if the connection ends without one.
+fn receive(stream: &mut TcpStream) -> Answer {
+    let mut head = Vec::new();
+    let mut byte = [0];
+    while !head.ends_with(b"\r\n\r\n") {
+        match stream.read(&mut byte) {
+            Ok(1) => head.push(byte[0]),
+            _ => return Answer { status: 0, head: String::new(), body: Bytes::new() },
+        }
+    }
+    let head = String::from_utf8(head).unwrap().to_ascii_lowercase();
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+    let mut body = vec![0; length.map_or(0, |length| length.parse().unwrap())];
+    stream.read_exact(&mut body).unwrap();
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    Answer { status, head, body: body.into() }
+}
+
+/// Sends bytes as they are, and reads the answer.
+fn raw(served: &Served, request: &[u8]) -> Answer {
+    let mut stream = connect(served);
+    let _ = stream.write_all(request);
+    receive(&mut stream)
+}
+
+fn request(fields: &str, body: &[u8]) -> Vec<u8> {
+    let head =
+        format!("POST /thrift HTTP/1.1\r\nHost: localhost\r\n{fields}Content-Length: {}\r\n\r\n", body.len());
+    [head.as_bytes(), body].concat()
+}
+
+fn post(served: &Served, fields: &str, body: &[u8]) -> Answer {
+    raw(served, &request(fields, body))
+}
+
+const THRIFT: &str = "Content-Type: application/x-thrift\r\n";
+
+fn info(wire: Wire) -> Bytes {
+    methods::ServerInfo::call(wire, 1, &ServerInfoRequest {}.into()).to_bytes()
+}
+
+fn call<M: Method>(served: &Served, fields: &str, args: &M::Args) -> Reply<M> {
+    let answer = post(served, &format!("{THRIFT}{fields}"), &M::call(JSON, 5, args).to_bytes());
+    assert_eq!(answer.status, 200, "{} {:?}", answer.head, answer.body);
+    M::decode_reply(Protocol::Json, answer.body).unwrap().1
+}
+
+fn typed(answer: &Answer, status: u16, kind: &str) {
+    let body = String::from_utf8_lossy(&answer.body);
+    assert_eq!(answer.status, status, "{}{body}", answer.head);
+    assert!(body.contains(&format!("\"kind\":\"{kind}\"")), "{body}");
+}
+
+fn with_users(dir: &std::path::Path) -> Served {
+    let file = dir.join("passwd");
+    PasswordFile::set(&file, "tester", "secret").unwrap();
+    let passwords = Some(PasswordFile::load(&file).unwrap());
+    serve_with(|config| config.access = Access { passwords, ..Access::default() })
+}
+
+fn log_in(served: &Served) -> String {
+    let (user, password) = (Some("tester".into()), Some(Secret("secret".into())));
+    let request = OpenSessionRequest { user, password, ..Default::default() };
+    let Reply::Success(reply) = call::<methods::OpenSession>(served, "", &request.into()) else {
+        panic!("no session")
+    };
+    reply.token.unwrap().0
+}
+
+#[test]
+fn each_protocol_is_served_by_content_type_on_one_kept_connection() {
+    let served = serve();
+    let mut stream = connect(&served);
+    for (kind, wire) in [
+        ("x-thrift", UNFRAMED),
+        ("x-thrift", COMPACT),
+        ("X-Thrift; charset=utf-8", JSON),
+        ("vnd.apache.thrift.binary", UNFRAMED),
+        ("vnd.apache.thrift.compact", COMPACT),
+        ("vnd.apache.thrift.json", JSON),
+    ] {
+        stream.write_all(&request(&format!("Content-Type: application/{kind}\r\n"), &info(wire))).unwrap();
+        let answer = receive(&mut stream);
+        assert_eq!(answer.status, 200, "{kind}: {}", answer.head);
+        let (_, reply) = methods::ServerInfo::decode_reply(wire.protocol, answer.body).unwrap();
+        assert!(matches!(reply, Reply::Success(_)), "{kind}");
+    }
+}
+
+#[test]
+fn a_file_is_written_and_read_by_token() {
+    let dir = tempfile::tempdir().unwrap();
+    let served = with_users(dir.path());
+    let bearer = format!("Authorization: Bearer {}\r\n", log_in(&served));
+    let create = CreateFileRequest { path: Some("/f".into()), ..Default::default() };
+    let Reply::Success(opened) = call::<methods::CreateFile>(&served, &bearer, &create.into()) else {
+        panic!("not created")
+    };
+    let data = Bytes::from(vec![0xfe; 1 << 20]);
+    let append = AppendDataRequest {
+        handle: opened.handle,
+        expected_offset: Some(0),
+        data: Some(data.clone()),
+        ..Default::default()
+    };
+    // A large body needs the token in its head.
+    let body = methods::AppendData::call(JSON, 1, &append.clone().into()).to_bytes();
+    typed(&post(&served, THRIFT, &body), 413, "InvalidArgument");
+    assert!(matches!(call::<methods::AppendData>(&served, &bearer, &append.into()), Reply::Success(_)));
+    let close = CloseFileRequest { handle: opened.handle, ..Default::default() };
+    assert!(matches!(call::<methods::CloseFile>(&served, &bearer, &close.into()), Reply::Success(_)));
+    let open = OpenFileRequest { path: Some("/f".into()), ..Default::default() };
+    let Reply::Success(file) = call::<methods::OpenFile>(&served, &bearer, &open.into()) else {
+        panic!("not opened")
+    };
+    let read = ReadRangeRequest {
+        handle: file.handle,
+        offset: Some(0),
+        length: Some(1 << 20),
+        ..Default::default()
+    };
+    let Reply::Success(reply) = call::<methods::ReadRange>(&served, &bearer, &read.into()) else {
+        panic!("not read")
+    };
+    // JSON takes more memory, so an answer has less content.
+    let read = reply.data.unwrap();
+    assert!(read.len() > 100 << 10 && read == data[..read.len()], "{} bytes", read.len());
+}
+
+#[test]
+fn http_never_gets_loopbacks_default_identity() {
+    let served = serve_with(|config| {
+        config.access = Access { starter: Some(Principal::new("tester")), ..Access::default() };
+    });
+    // The same user's program gets it over TCP, and its token is worth nothing over HTTP.
+    let mut client = served.client();
+    let session = client.v2::<methods::OpenSession>(OpenSessionRequest::default()).unwrap();
+    let token = session.token.unwrap().0;
+    let request = GetFileInfoRequest { path: Some("/".into()), ..Default::default() };
+    client.v2::<methods::GetFileInfo>(request.clone()).unwrap();
+    let Reply::Exception(error) =
+        call::<methods::OpenSession>(&served, "", &OpenSessionRequest::default().into())
+    else {
+        panic!("a session without a login")
+    };
+    assert_eq!(error.kind.as_deref(), Some("Unauthenticated"), "{error:?}");
+    let answer = post(&served, &format!("{THRIFT}Authorization: Bearer {token}\r\n"), &info(JSON));
+    typed(&answer, 401, "Unauthenticated");
+    let named = GetFileInfoRequest { session: Some(Secret(token)), ..request };
+    let Reply::Exception(error) = call::<methods::GetFileInfo>(&served, "", &named.into()) else {
+        panic!("served by a token without a login")
+    };
+    assert_eq!(error.kind.as_deref(), Some("Unauthenticated"));
+}
+
+#[test]
+fn nothing_stays_with_the_connection() {
+    let dir = tempfile::tempdir().unwrap();
+    let served = with_users(dir.path());
+    let mut stream = connect(&served);
+    let (user, password) = (Some("tester".into()), Some(Secret("secret".into())));
+    let login = OpenSessionRequest { user, password, ..Default::default() };
+    stream
+        .write_all(&request(THRIFT, &methods::OpenSession::call(JSON, 1, &login.into()).to_bytes()))
+        .unwrap();
+    assert_eq!(receive(&mut stream).status, 200);
+    let info = GetFileInfoRequest { path: Some("/".into()), ..Default::default() };
+    let message = methods::GetFileInfo::call(JSON, 2, &info.into()).to_bytes();
+    stream.write_all(&request(THRIFT, &message)).unwrap();
+    let (_, reply) = methods::GetFileInfo::decode_reply(Protocol::Json, receive(&mut stream).body).unwrap();
+    let Reply::Exception(error) = reply else { panic!("the proxy's next user has the session") };
+    assert_eq!(error.kind.as_deref(), Some("Unauthenticated"));
+}
+
+#[test]
+fn calls_of_2009_name_their_session() {
+    let served = serve();
+    let Reply::Success(ch) = call::<methods::Init>(&served, "", &InitArgs::default()) else { panic!("init") };
+    assert!(ch.id.unwrap() > 0);
+    let path = |ch| PathArgs { ch, path: Some("/".into()) };
+    assert!(matches!(call::<methods::Stat>(&served, "", &path(Some(ch))), Reply::Success(_)));
+    assert!(matches!(call::<methods::Stat>(&served, "", &path(None)), Reply::Exception(_)));
+    let early = OpenArgs { ch: None, filename: Some("/f".into()), mode: Some(2) };
+    assert!(matches!(call::<methods::Open>(&served, "", &early), Reply::Exception(_)));
+}
+
+#[test]
+fn unknown_hosts_and_origins_are_refused_and_configured_ones_served() {
+    let served = serve_with(|config| {
+        config.http =
+            HttpAccess { hosts: vec!["files.example".into()], origins: vec!["https://app.example".into()] };
+    });
+    let body = info(JSON);
+    for (fields, status) in [
+        ("Host: files.example\r\n", 200),
+        ("Host: evil.example\r\n", 403),
+        ("", 400),
+        ("Host: localhost\r\nHost: evil.example\r\n", 400),
+        ("Host: localhost\r\nOrigin: https://evil.example\r\n", 403),
+        ("Host: localhost\r\nOrigin: null\r\n", 403),
+        ("Host: localhost\r\nOrigin: https://app.example\r\nOrigin: https://evil.example\r\n", 403),
+        ("Host: localhost\r\nOrigin: https://app.example\r\n", 200),
+    ] {
+        let head = format!("POST /thrift HTTP/1.1\r\n{fields}{THRIFT}Content-Length: {}\r\n\r\n", body.len());
+        let answer = raw(&served, &[head.as_bytes(), &body].concat());
+        assert_eq!(answer.status, status, "{fields}");
+        let allows = answer.head.contains("access-control-allow-origin: https://app.example");
+        assert_eq!(allows, status == 200 && fields.contains("Origin"), "{fields}");
+    }
+    let preflight = |origin: &str| {
+        raw(
+            &served,
+            format!("OPTIONS /thrift HTTP/1.1\r\nHost: localhost\r\nOrigin: {origin}\r\n\r\n").as_bytes(),
+        )
+    };
+    assert_eq!(preflight("https://app.example").status, 204);
+    typed(&preflight("https://evil.example"), 403, "PermissionDenied");
+}
+
+#[test]
+fn hostile_requests_get_4xx_and_others_are_served() {
+    let served = serve();
+    let deep = format!("[1,\"stat\",1,1,{{\"9\":{{\"lst\":{}", "[".repeat(100_000));
+    typed(&raw(&served, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"), 404, "NotFound");
+    typed(&raw(&served, b"GET /thrift HTTP/1.1\r\nHost: localhost\r\n\r\n"), 405, "Unsupported");
+    typed(&post(&served, "Content-Type: text/plain\r\n", &info(JSON)), 415, "InvalidArgument");
+    typed(&post(&served, THRIFT, b"hello"), 400, "InvalidArgument");
+    typed(&post(&served, THRIFT, b""), 400, "InvalidArgument");
+    typed(&post(&served, THRIFT, b"\0\0\0\x10\x80\x01\0\x01"), 400, "InvalidArgument");
+    typed(
+        &post(&served, &format!("{THRIFT}Authorization: Bearer x\r\n"), &info(JSON)),
+        401,
+        "Unauthenticated",
+    );
+    assert_eq!(post(&served, THRIFT, deep.as_bytes()).status, 400);
+    let head = |fields: &str| format!("POST /thrift HTTP/1.1\r\nHost: localhost\r\n{THRIFT}{fields}\r\n");
+    typed(&raw(&served, head("Content-Length: 99999999999\r\n").as_bytes()), 413, "InvalidArgument");
+    let refused = |fields: &str, rest: &str| {
+        let answer = raw(&served, format!("{}{rest}", head(fields)).as_bytes());
+        assert!((400..500).contains(&answer.status), "{fields}: {}", answer.status);
+    };
+    refused("Content-Length: 5\r\nContent-Length: 6\r\n", "hello");
+    refused("Content-Length: -1\r\n", "");
+    refused("Content-Length: +5\r\n", "hello");
+    refused("Transfer-Encoding: gzip\r\n", "hello");
+    refused("Transfer-Encoding: chunked\r\nContent-Length: 5\r\n", "5\r\nhello\r\n0\r\n\r\n");
+    refused("Transfer-Encoding: chunked\r\n", "fffffffffffffffff\r\n");
+    refused("Transfer-Encoding: chunked\r\n", "5\r\nhelloX\r\n");
+    let query = format!("POST /thrift?{} HTTP/1.1\r\nHost: localhost\r\n\r\n", "a".repeat(1 << 20));
+    assert!((400..500).contains(&raw(&served, query.as_bytes()).status));
+    let fields = format!("{}\r\n", "X-Y: z\r\n".repeat(1_000));
+    assert!((400..500).contains(&raw(&served, head(&fields).as_bytes()).status));
+    assert_eq!(post(&served, THRIFT, &info(JSON)).status, 200);
+}
+
+#[test]
+fn a_connection_ends_after_a_chunked_body_so_nothing_is_smuggled() {
+    let served = serve();
+    let body = info(UNFRAMED);
+    let mut sent = format!(
+        "POST /thrift HTTP/1.1\r\nHost: localhost\r\n{THRIFT}Transfer-Encoding: chunked\r\n\r\n{:x}\r\n",
+        body.len()
+    )
+    .into_bytes();
+    sent.extend_from_slice(&body);
+    sent.extend_from_slice(b"\r\n0\r\n\r\n");
+    sent.extend_from_slice(&request(THRIFT, &body));
+    let mut stream = connect(&served);
+    stream.write_all(&sent).unwrap();
+    let first = receive(&mut stream);
+    assert_eq!(first.status, 200);
+    assert!(first.head.contains("connection: close"), "{}", first.head);
+    assert_eq!(receive(&mut stream).status, 0, "the second request has no answer");
+}
+
+#[test]
+fn an_endless_chunked_body_is_cut_at_the_limit() {
+    let served = serve_with(|config| config.limits.message_bytes = 1 << 20);
+    let mut stream = connect(&served);
+    let head =
+        format!("POST /thrift HTTP/1.1\r\nHost: localhost\r\n{THRIFT}Transfer-Encoding: chunked\r\n\r\n");
+    stream.write_all(head.as_bytes()).unwrap();
+    let chunk = [b"10000\r\n".to_vec(), vec![b'['; 1 << 16], b"\r\n".to_vec()].concat();
+    let mut chunks = 0;
+    while stream.write_all(&chunk).is_ok() && chunks < 10_000 {
+        chunks += 1;
+    }
+    assert!(chunks < 10_000, "the gateway took {chunks} chunks");
+}
+
+#[test]
+fn a_body_that_comes_too_slowly_times_out() {
+    let served = serve_with(|config| config.limits.stall = Duration::from_millis(200));
+    let mut stream = connect(&served);
+    let head = format!("POST /thrift HTTP/1.1\r\nHost: localhost\r\n{THRIFT}Content-Length: 1000\r\n\r\n[1,");
+    stream.write_all(head.as_bytes()).unwrap();
+    let begun = Instant::now();
+    typed(&receive(&mut stream), 408, "TimedOut");
+    assert!(begun.elapsed() < PATIENCE);
+}

@@ -1,0 +1,346 @@
+//! The tokens of Thrift's JSON protocol: strings, numbers, brackets.
+//!
+//! ```text
+//!   [1,"stat",1,7,{"1":{"rec":{"1":{"i64":5}}},"2":{"str":"/a"}}]
+//!    │  name  │ │  └ fields by id, each an object of its type's name and its value
+//!    version  kind, sequence
+//! ```
+//!
+//! A list is `["i32",2,4,5]`, a bool 0 or 1, `binary` base64. A `string` is a JSON string. The
+//! interface of 2009 has exact bytes in its strings. Those that aren't UTF-8 stand in the JSON text as
+//! they are, as Apache's C++ library sends and takes them.
+//!
+//! Source: Apache Thrift's TJSONProtocol, which no specification describes.
+
+use crate::{DecodeError, TType};
+use base64::Engine as _;
+use base64::alphabet::STANDARD;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+
+type Result<T> = std::result::Result<T, DecodeError>;
+
+/// Apache's libraries differ in the padding that they send. All take it.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+/// Deepest nesting of brackets in a message. A struct within a struct takes two levels, and a list of
+/// structs one more.
+const MAX_BRACKETS: u32 = 128;
+/// Deepest nesting within a skipped value. The rest is left to the fields around it, so that no value
+/// can be read in a message that the scanner refuses.
+const MAX_SKIPPED_BRACKETS: u32 = 96;
+/// Longest number: an i64 has 20 bytes, and a double of full precision 24.
+const MAX_NUMBER_BYTES: usize = 32;
+
+/// The name of a type in JSON.
+pub(crate) fn type_name(kind: TType) -> &'static str {
+    match kind {
+        TType::Bool => "tf",
+        TType::I8 => "i8",
+        TType::Double => "dbl",
+        TType::I16 => "i16",
+        TType::I32 => "i32",
+        TType::I64 => "i64",
+        TType::String => "str",
+        TType::Struct => "rec",
+        TType::Map => "map",
+        TType::Set => "set",
+        TType::List => "lst",
+    }
+}
+
+fn type_of(name: &[u8]) -> Result<TType> {
+    use TType::*;
+    [Bool, I8, Double, I16, I32, I64, String, Struct, Map, Set, List]
+        .into_iter()
+        .find(|kind| type_name(*kind).as_bytes() == name)
+        .ok_or(DecodeError::Malformed("an unknown type name"))
+}
+
+/// Finds the end of a bracketed value, in constant memory. It resumes at its last position.
+#[derive(Debug, Default)]
+pub(crate) struct Brackets {
+    /// Bytes looked at.
+    position: usize,
+    depth: u32,
+    /// One bit for each open bracket, the innermost lowest: 1 for an object.
+    objects: u128,
+    in_string: bool,
+}
+
+impl Brackets {
+    /// The end of the value that `buffer` begins with; none if it isn't whole.
+    pub(crate) fn end(&mut self, buffer: &[u8], max_depth: u32) -> Result<Option<usize>> {
+        loop {
+            if self.in_string && !self.string(buffer) {
+                return Ok(None);
+            }
+            let Some(byte) = buffer.get(self.position) else { return Ok(None) };
+            self.position += 1;
+            match byte {
+                b'"' => self.in_string = true,
+                b'[' | b'{' => {
+                    if self.depth == max_depth {
+                        return Err(DecodeError::TooDeep);
+                    }
+                    self.depth += 1;
+                    self.objects = self.objects << 1 | u128::from(*byte == b'{');
+                }
+                b']' | b'}' => {
+                    if self.depth == 0 || (self.objects & 1 == 1) != (*byte == b'}') {
+                        return Err(DecodeError::Malformed("brackets that don't match"));
+                    }
+                    self.depth -= 1;
+                    self.objects >>= 1;
+                    if self.depth == 0 {
+                        return Ok(Some(self.position));
+                    }
+                }
+                b' ' | b'\t' | b'\r' | b'\n' | b'!'..=b'~' => {}
+                _ => return Err(DecodeError::Malformed("a byte outside of strings that JSON doesn't have")),
+            }
+        }
+    }
+
+    /// Passes over the rest of a string. Whether its end has come.
+    fn string(&mut self, buffer: &[u8]) -> bool {
+        loop {
+            let rest = buffer.get(self.position..).unwrap_or_default();
+            match rest.iter().position(|byte| matches!(byte, b'"' | b'\\')) {
+                None => {
+                    self.position = self.position.max(buffer.len());
+                    return false;
+                }
+                Some(at) if rest[at] == b'"' => {
+                    self.position += at + 1;
+                    self.in_string = false;
+                    return true;
+                }
+                // The escaped byte may lie past the end.
+                Some(at) => self.position += at + 2,
+            }
+        }
+    }
+}
+
+fn skip_space(from: &mut Bytes) {
+    let space = from.iter().take_while(|byte| matches!(byte, b' ' | b'\t' | b'\r' | b'\n')).count();
+    from.advance(space);
+}
+
+/// The next byte that isn't space; it stays.
+pub(crate) fn peek(from: &mut Bytes) -> Result<u8> {
+    skip_space(from);
+    from.first().copied().ok_or(DecodeError::Truncated)
+}
+
+/// Reads a punctuation mark.
+pub(crate) fn expect(from: &mut Bytes, mark: u8) -> Result<()> {
+    if peek(from)? != mark {
+        return Err(DecodeError::Malformed("JSON punctuation is missing"));
+    }
+    from.advance(1);
+    Ok(())
+}
+
+/// A string's bytes: shared with the message, unless the string has escapes.
+pub(crate) fn string(from: &mut Bytes) -> Result<Bytes> {
+    expect(from, b'"')?;
+    let mut escapes = false;
+    let mut at = 0;
+    loop {
+        match from.get(at).ok_or(DecodeError::Truncated)? {
+            b'"' => break,
+            b'\\' => {
+                escapes = true;
+                at += 2;
+            }
+            _ => at += 1,
+        }
+    }
+    let raw = from.split_to(at);
+    from.advance(1);
+    if escapes { unescape(&raw) } else { Ok(raw) }
+}
+
+const BROKEN: DecodeError = DecodeError::Malformed("an escape that JSON doesn't have");
+
+/// The four hexadecimal digits that `rest` begins with.
+fn unit(rest: &mut &[u8]) -> Result<u32> {
+    let (digits, after) = rest.split_first_chunk::<4>().ok_or(BROKEN)?;
+    *rest = after;
+    digits.iter().try_fold(0, |value, digit| Ok(value << 4 | char::from(*digit).to_digit(16).ok_or(BROKEN)?))
+}
+
+fn unescape(raw: &[u8]) -> Result<Bytes> {
+    let mut text = Vec::new();
+    let mut rest = raw;
+    while let Some(at) = rest.iter().position(|byte| *byte == b'\\') {
+        text.extend_from_slice(&rest[..at]);
+        let (escape, after) = rest[at + 1..].split_first().ok_or(BROKEN)?;
+        rest = after;
+        text.push(match escape {
+            b'"' | b'\\' | b'/' => *escape,
+            b'b' => 8,
+            b'f' => 12,
+            b'n' => b'\n',
+            b'r' => b'\r',
+            b't' => b'\t',
+            b'u' => {
+                let mut code = unit(&mut rest)?;
+                if (0xd800..0xdc00).contains(&code) {
+                    rest = rest.strip_prefix(b"\\u").ok_or(BROKEN)?;
+                    let low = Some(unit(&mut rest)?).filter(|low| (0xdc00..0xe000).contains(low));
+                    code = 0x1_0000 + ((code - 0xd800) << 10) + (low.ok_or(BROKEN)? - 0xdc00);
+                }
+                let found = char::from_u32(code).ok_or(BROKEN)?;
+                text.extend_from_slice(found.encode_utf8(&mut [0; 4]).as_bytes());
+                continue;
+            }
+            _ => return Err(BROKEN),
+        });
+    }
+    text.extend_from_slice(rest);
+    Ok(text.into())
+}
+
+/// A string that holds base64.
+pub(crate) fn base64(from: &mut Bytes) -> Result<Bytes> {
+    let text = string(from)?;
+    BASE64.decode(&text).map(Bytes::from).map_err(|_| DecodeError::Malformed("binary that isn't base64"))
+}
+
+const NOT_WHOLE: DecodeError = DecodeError::Malformed("not a whole number of 64 bits");
+
+/// A whole number.
+pub(crate) fn integer(from: &mut Bytes) -> Result<i64> {
+    peek(from)?;
+    let digits = |byte: &&u8| byte.is_ascii_digit() || **byte == b'-';
+    let length = from.iter().take(MAX_NUMBER_BYTES).take_while(digits).count();
+    let text = from.split_to(length);
+    std::str::from_utf8(&text).ok().and_then(|text| text.parse().ok()).ok_or(NOT_WHOLE)
+}
+
+/// A field's id, which is a key and so stands in quotes.
+pub(crate) fn quoted_integer(from: &mut Bytes) -> Result<i64> {
+    let mut text = string(from)?;
+    let value = integer(&mut text)?;
+    if text.is_empty() { Ok(value) } else { Err(DecodeError::Malformed("not a field's id")) }
+}
+
+/// A type's name.
+pub(crate) fn kind(from: &mut Bytes) -> Result<TType> {
+    type_of(&string(from)?)
+}
+
+/// Passes over any value.
+pub(crate) fn skip(from: &mut Bytes) -> Result<()> {
+    match peek(from)? {
+        b'[' | b'{' => {
+            let end = Brackets::default().end(from, MAX_SKIPPED_BRACKETS)?;
+            from.advance(end.ok_or(DecodeError::Truncated)?);
+            Ok(())
+        }
+        b'"' => string(from).map(drop),
+        _ => {
+            let number = |byte: &&u8| matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E');
+            let length = from.iter().take(MAX_NUMBER_BYTES).take_while(number).count();
+            if length == 0 {
+                return Err(DecodeError::Malformed("not a value"));
+            }
+            from.advance(length);
+            Ok(())
+        }
+    }
+}
+
+/// The end of the message that `buffer` begins with.
+pub(crate) fn message_end(brackets: &mut Brackets, buffer: &[u8]) -> Result<Option<usize>> {
+    match buffer.first() {
+        None => Ok(None),
+        Some(b'[') => brackets.end(buffer, MAX_BRACKETS),
+        Some(_) => Err(DecodeError::Malformed("not a JSON message")),
+    }
+}
+
+/// Writes a string.
+pub(crate) fn put_string(to: &mut BytesMut, bytes: &[u8]) {
+    to.put_u8(b'"');
+    let mut rest = bytes;
+    while let Some(at) = rest.iter().position(|byte| matches!(byte, 0..0x20 | b'"' | b'\\')) {
+        to.put_slice(&rest[..at]);
+        match rest[at] {
+            mark @ (b'"' | b'\\') => to.put_slice(&[b'\\', mark]),
+            control => {
+                const HEX: &[u8; 16] = b"0123456789abcdef";
+                to.put_slice(b"\\u00");
+                to.put_slice(&[HEX[usize::from(control >> 4)], HEX[usize::from(control & 15)]]);
+            }
+        }
+        rest = &rest[at + 1..];
+    }
+    to.put_slice(rest);
+    to.put_u8(b'"');
+}
+
+/// Writes bytes as base64.
+pub(crate) fn put_base64(to: &mut BytesMut, bytes: &[u8]) {
+    to.put_u8(b'"');
+    let start = to.len();
+    to.resize(start + bytes.len().div_ceil(3) * 4, 0);
+    // The space is exact, since padding is always written.
+    let written = BASE64.encode_slice(bytes, &mut to[start..]).unwrap_or(0);
+    to.truncate(start + written);
+    to.put_u8(b'"');
+}
+
+/// Writes a number.
+pub(crate) fn put_integer(to: &mut BytesMut, value: i64) {
+    to.put_slice(value.to_string().as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &'static str) -> Result<Bytes> {
+        string(&mut Bytes::from_static(text.as_bytes()))
+    }
+
+    #[test]
+    fn escapes_are_read_and_half_surrogates_refused() {
+        assert_eq!(read(r#""a\/\u00e4\n\ud83d\ude00\\""#).unwrap(), "a/\u{e4}\n\u{1f600}\\");
+        for broken in [
+            r#""\ud83d""#,
+            r#""\ud83d\u0041""#,
+            r#""\ud83d\uffff""#,
+            r#""\u+123""#,
+            r#""\udc00""#,
+            r#""\u12""#,
+            r#""\x""#,
+        ] {
+            assert!(matches!(read(broken), Err(DecodeError::Malformed(_))), "{broken}");
+        }
+        assert_eq!(read(r#""cut\"#), Err(DecodeError::Truncated));
+    }
+
+    #[test]
+    fn base64_is_read_with_and_without_padding() {
+        for text in [r#""AQ==""#, r#""AQ""#] {
+            assert_eq!(base64(&mut Bytes::from_static(text.as_bytes())).unwrap(), [1][..]);
+        }
+    }
+
+    #[test]
+    fn brackets_are_bounded_and_matched() {
+        let end = |text: &[u8]| message_end(&mut Brackets::default(), text);
+        assert_eq!(end(br#"[{"]":"\"]"}] "#), Ok(Some(12)));
+        assert!(matches!(end(b"[}"), Err(DecodeError::Malformed(_))));
+        assert_eq!(end(&[b'['; MAX_BRACKETS as usize]), Ok(None));
+        assert_eq!(end(&[b'['; MAX_BRACKETS as usize + 1]), Err(DecodeError::TooDeep));
+        assert!(matches!(end(b"[\xff"), Err(DecodeError::Malformed(_))));
+    }
+}
