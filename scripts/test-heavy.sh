@@ -23,11 +23,11 @@ FLEXRPC_BYTES_APART=1 \
     step cargo test --locked --release -p strait-idl-tests --test acceptance -- --nocapture
 FLEXRPC_SIM_SEEDS=${SEEDS:-1000000} step flexrpc --lib sim
 KADOOP_SIM_SEEDS=${SEEDS:-1000000} \
-    step cargo test --locked --release -p strait-kadoop --test simulation cluster::a_whole
+    step cargo test --locked --release -p strait-kadoop-core --test simulation cluster::a_whole
 KADOOP_KILLS=${KILLS:-200} \
-    step cargo test --locked --release -p strait-kadoop --test service killed -- --nocapture
+    step cargo test --locked --release -p strait-kadoop-server --test service killed -- --nocapture
 KADOOP_POWER_ROUNDS=${POWER_LOSSES:-200} \
-    step cargo test --locked --release -p strait-kadoop --test service power -- \
+    step cargo test --locked --release -p strait-kadoop-server --test service power -- \
     --nocapture --include-ignored
 # An idle writer outlives the namenode's soft limit for leases.
 HDFS_KILLS=${HDFS_KILLS:-100} HDFS_IDLE_S=75 \

@@ -8,12 +8,12 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use std::{io, thread};
-use strait_kadoop::messages::Caller;
-use strait_kadoop::service::{
-    CreateOptions, DatanodeOptions, DatanodeServer, Failure, Key, NamenodeOptions, NamenodeServer, Reader,
-    Writer,
-};
-use strait_kadoop::{Client, ClientOptions, Config, Error};
+use strait_kadoop_client::{Client, ClientOptions};
+use strait_kadoop_client::{CreateOptions, Reader, Writer};
+use strait_kadoop_core::messages::Caller;
+use strait_kadoop_core::{Config, Error};
+use strait_kadoop_server::{DatanodeOptions, DatanodeServer, NamenodeOptions, NamenodeServer};
+use strait_kadoop_wire::{Failure, Key};
 use strait_testkit::{Host, wait_until};
 use tempfile::TempDir;
 

@@ -8,9 +8,9 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
-use strait_kadoop::messages::Caller;
-use strait_kadoop::service::ClientKey;
-use strait_kadoop::{Client, ClientOptions};
+use strait_kadoop_client::{Client, ClientOptions};
+use strait_kadoop_core::messages::Caller;
+use strait_kadoop_wire::ClientKey;
 use strait_testkit::{Host, LinkRate, Network, Process, wait_until};
 use tempfile::TempDir;
 

@@ -23,7 +23,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
-use strait_kadoop::service::{CreateOptions, Failure, Location};
+use strait_kadoop_client::{CreateOptions, Location};
+use strait_kadoop_wire::Failure;
 use strait_testkit::wait_until;
 
 const DATANODES: usize = 6;

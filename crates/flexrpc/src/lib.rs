@@ -1,4 +1,4 @@
-//! Floor 0: FlexRPC, remote procedure calls for cluster file systems, after the paper
+//! FlexRPC: remote procedure calls for cluster file systems, after the paper
 //! "FlexRPC: A Flexible Remote Procedure Call Facility for Modern Cluster File
 //! Systems" (Kim, Lee, Kim; KAIST).
 //!
@@ -35,7 +35,7 @@
 //! # Requests
 //!
 //! A call carries the id of the request for which its caller works, if any
-//! ([`strait_telemetry::RequestId::current`]). The service works for the same request while it
+//! ([`RequestId::current`]). The service works for the same request while it
 //! executes the call. So one id appears in the logs of every hop, along chains too. It is a hint
 //! and changes nothing else.
 //!
@@ -85,6 +85,7 @@
 mod client;
 mod net;
 pub mod proto;
+mod request_id;
 mod server;
 #[cfg(test)]
 mod sim;
@@ -103,6 +104,7 @@ pub use proto::ids::{CallId, Procedure, SessionId};
 pub use proto::limits;
 pub use proto::onc::duplicates::DuplicateLimits;
 pub use proto::status::{CallError, Doubt, Fault, FaultKind, Outcome, Refusal};
+pub use request_id::{Entered, RequestId};
 pub use server::forwarding::Forwarding;
 pub use server::onc::{OncAccess, OncOptions, RPCBIND_SOCKET};
 pub use server::service::{Reply, Request, Service, ServiceError};

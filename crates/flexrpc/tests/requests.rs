@@ -2,10 +2,10 @@
 
 use bytes::Bytes;
 use std::net::SocketAddr;
+use strait_flexrpc::RequestId;
 use strait_flexrpc::{
     Client, MulticastOptions, Outcome, Procedure, Reply, Request, Server, ServerOptions, Transport,
 };
-use strait_telemetry::RequestId;
 
 const TELL: Procedure = Procedure::new(7, 1, 1);
 /// Asks the callee on the port in its argument.

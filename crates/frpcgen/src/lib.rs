@@ -1,4 +1,4 @@
-//! Floor 0: the compiler from the RPC language to code, `rpcgen`'s successor.
+//! The compiler from the RPC language to code, `rpcgen`'s successor.
 //!
 //! ```text
 //!   foo.x ─ preprocess ─→ tokens ─ parse ─→ Specification ─ check ─→ Model ─ rust ─→ foo.rs

@@ -1,4 +1,4 @@
-//! Floor 4: the Thrift gateway.
+//! The Thrift gateway.
 //!
 //! ```text
 //!   socket ─ input ─→ Request ─ dispatch ─→ legacy (DfsService, 2009) ─┐

@@ -1,7 +1,7 @@
 //! The memory that the library's files share with all other files of the process.
 
 use std::sync::{Arc, Weak};
-use strait_kadoop::client::{Budget, Budgets, Holder};
+use strait_kadoop_core::client::{Budget, Budgets, Holder};
 use strait_store::budget::{Pool, Share};
 
 /// Grants at most half of the pool to each user.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::ffi::CString;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use strait_kadoop::messages::{Caller, Session};
+use strait_kadoop_core::messages::{Caller, Session};
 use strait_store::{Principal, SessionSecret};
 
 /// Time for which a user's groups stay cached (HDFS: `hadoop.security.groups.cache.secs`).

@@ -1,7 +1,7 @@
 //! Kadoop's errors, as kinds.
 
-use strait_kadoop::Error as Kadoop;
-use strait_kadoop::service::Failure;
+use strait_kadoop_core::Error as Kadoop;
+use strait_kadoop_wire::Failure;
 use strait_store::{Error, ErrorKind};
 
 /// The error of a failed call.

@@ -7,8 +7,8 @@ use super::{KadoopStore, Shared};
 use async_trait::async_trait;
 use bytes::Bytes;
 use std::sync::Arc;
-use strait_kadoop::messages::Caller;
-use strait_kadoop::service::{self, Reader};
+use strait_kadoop_client::Reader;
+use strait_kadoop_core::messages::Caller;
 use strait_store::StorePath;
 use strait_store::crc::checksum;
 use strait_store::{Checksum, CreateOptions, Principal};
@@ -31,14 +31,14 @@ impl Shared {
         path: &StorePath,
         options: &CreateOptions,
     ) -> Result<KadoopWriter> {
-        let defaults = service::CreateOptions::default();
+        let defaults = strait_kadoop_client::CreateOptions::default();
         let chunk_bytes = match options.block_size {
             None => defaults.chunk_bytes,
             Some(bytes) => u32::try_from(bytes).or_else(|_| {
                 fail(ErrorKind::InvalidArgument, format!("invalid block size {bytes}: the maximum is 2 GiB"))
             })?,
         };
-        let options = service::CreateOptions {
+        let options = strait_kadoop_client::CreateOptions {
             overwrite: options.overwrite,
             mode: options.permission.map_or(Ok(DEFAULT_FILE_PERMISSION), checked_permission)?,
             // A default that the cluster would refuse helps nobody.
@@ -51,7 +51,7 @@ impl Shared {
         let created = self.client.create(caller, path.as_str(), &options).map_err(|failure| {
             match failure.error {
                 // The trait's error for a taken name, by a file or a directory.
-                strait_kadoop::Error::IsADirectory => {
+                strait_kadoop_core::Error::IsADirectory => {
                     Error::new(ErrorKind::AlreadyExists, "a directory has that name").caused_by(failure)
                 }
                 _ => from_kadoop(failure),

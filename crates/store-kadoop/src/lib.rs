@@ -30,9 +30,10 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use strait_kadoop::service::tls::{ClientTls, Identity, Trust};
-use strait_kadoop::service::{self, Access, ClientKey, Failure};
-use strait_kadoop::{Client, ClientOptions};
+use strait_kadoop_client::Access;
+use strait_kadoop_client::{Client, ClientOptions};
+use strait_kadoop_wire::tls::{ClientTls, Identity, Trust};
+use strait_kadoop_wire::{ClientKey, Failure};
 use strait_store::StorePath;
 use strait_store::{BlockLocation, Capabilities, Checksum, CreateOptions, FileStatus};
 use strait_store::{Error, ErrorKind, Result};
@@ -165,7 +166,7 @@ impl KadoopStore {
         &self,
         operation: &'static str,
         who: &Principal,
-        work: impl FnOnce(&Client, &strait_kadoop::messages::Caller) -> std::result::Result<T, Failure>
+        work: impl FnOnce(&Client, &strait_kadoop_core::messages::Caller) -> std::result::Result<T, Failure>
         + Send
         + 'static,
     ) -> Result<T> {
@@ -184,7 +185,7 @@ impl KadoopStore {
         operation: &'static str,
         path: &StorePath,
         who: &Principal,
-        work: impl FnOnce(&Arc<Shared>, &strait_kadoop::messages::Caller) -> Result<T> + Send + 'static,
+        work: impl FnOnce(&Arc<Shared>, &strait_kadoop_core::messages::Caller) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let (shared, who) = (Arc::clone(&self.shared), who.clone());
         let called = self.shared.calls.run(move || work(&shared, &shared.callers.of(&who)));
@@ -207,7 +208,7 @@ fn access(namenode: &str, options: &Options) -> Result<Access> {
 
 impl Login {
     /// As the library's type, for the namenode at `HOST:PORT`.
-    fn at(&self, namenode: &str) -> Result<service::Login> {
+    fn at(&self, namenode: &str) -> Result<strait_kadoop_client::Login> {
         let invalid = |why: String| Error::new(ErrorKind::InvalidArgument, why);
         let Some(ca) = &self.ca else {
             let why = "a login needs the authority that the namenode's certificate comes from; \
@@ -221,9 +222,9 @@ impl Login {
         let tls = tls.ok_or_else(|| invalid(format!("{host:?} can't be a certificate's host name")))?;
         let ask = Arc::clone(&self.password);
         let password = move || {
-            ask().map_err(|error| Failure::new(strait_kadoop::Error::Unauthenticated, error.to_string()))
+            ask().map_err(|error| Failure::new(strait_kadoop_core::Error::Unauthenticated, error.to_string()))
         };
-        Ok(service::Login { user: self.user.clone(), password: Arc::new(password), tls })
+        Ok(strait_kadoop_client::Login { user: self.user.clone(), password: Arc::new(password), tls })
     }
 }
 
@@ -250,11 +251,11 @@ fn key(file: &Path) -> Result<ClientKey> {
 fn refused(failure: Failure, by_key: bool) -> Error {
     match failure.error {
         // For a login, the failure itself gives the reason.
-        strait_kadoop::Error::Unauthenticated if by_key => {
+        strait_kadoop_core::Error::Unauthenticated if by_key => {
             let why = "the key that --kadoop-key names isn't this cluster's";
             Error::new(ErrorKind::Unauthenticated, why).caused_by(failure)
         }
-        strait_kadoop::Error::Unavailable => {
+        strait_kadoop_core::Error::Unavailable => {
             let why = format!(
                 "something listens there, but doesn't answer as a namenode does; check the port: a \
                  namenode's is {DEFAULT_PORT} by default, a gateway's URI begins with strait:// ({})",

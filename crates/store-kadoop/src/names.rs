@@ -4,8 +4,8 @@ use super::errors::from_kadoop;
 use super::{KadoopStore, Shared};
 use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
 use std::ops::Range;
-use strait_kadoop::messages::{Attributes, Caller, Status};
-use strait_kadoop::service::Host;
+use strait_kadoop_core::messages::{Attributes, Caller, Status};
+use strait_kadoop_wire::Host;
 use strait_store::StorePath;
 use strait_store::{BlockLocation, FileStatus, FileType, Principal, SetAttributes, StoreStatus};
 use strait_store::{Error, ErrorKind, Result, fail};
@@ -54,7 +54,7 @@ impl Shared {
         }
         match self.client.delete(caller, path.as_str(), recursive).map_err(from_kadoop)? {
             true => Ok(()),
-            false => Err(from_kadoop(strait_kadoop::Error::NotFound.into())),
+            false => Err(from_kadoop(strait_kadoop_core::Error::NotFound.into())),
         }
     }
 
@@ -89,7 +89,7 @@ impl Shared {
     ) -> Result<Vec<BlockLocation>> {
         let length = range.end.saturating_sub(range.start);
         let found = self.client.locations(caller, path.as_str(), range.start, length);
-        let block = |location: strait_kadoop::service::Location| BlockLocation {
+        let block = |location: strait_kadoop_client::Location| BlockLocation {
             offset: location.offset,
             length: location.length,
             corrupt: location.hosts.is_empty(),
@@ -198,5 +198,6 @@ pub(super) fn checked_permission(permission: u32) -> Result<u16> {
 }
 
 fn checked_time(at_ms: i64) -> Result<u64> {
-    u64::try_from(at_ms).map_err(|_| from_kadoop(strait_kadoop::Error::Invalid("a time before 1970").into()))
+    u64::try_from(at_ms)
+        .map_err(|_| from_kadoop(strait_kadoop_core::Error::Invalid("a time before 1970").into()))
 }

@@ -5,7 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use strait_gateway::PasswordFile;
-use strait_kadoop::service::{Accounts, Epoch};
+use strait_kadoop_server::Accounts;
+use strait_kadoop_wire::Epoch;
 use strait_store_kadoop::Callers;
 
 /// Time between two checks of the file. So a changed or removed password ends its user's

@@ -1,4 +1,4 @@
-//! Floor 5: the `strait` command. Reads flags and configuration (no other crate does), wires the
+//! The `strait` command. Reads flags and configuration (no other crate does), wires the
 //! rooms below together, prints.
 //!
 //! ```text

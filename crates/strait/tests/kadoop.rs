@@ -197,7 +197,7 @@ fn nobody_comes_in_without_the_key() {
     up.run(["ls", &root], b"").fails(UNAUTHENTICATED, "--kadoop-key");
     up.run(["--kadoop-key", "missing", "ls", &root], b"").fails(INVALID_ARGUMENT, "--kadoop-key missing");
     let foreign = up.dir.path().join("foreign");
-    strait_kadoop::service::Key::generate().unwrap().save(&foreign).unwrap();
+    strait_kadoop_wire::Key::generate().unwrap().save(&foreign).unwrap();
     up.run(["--kadoop-key", "foreign", "ls", &root], b"").fails(UNAUTHENTICATED, "--kadoop-key");
     std::fs::copy(&key, up.dir.path().join("open")).unwrap();
     std::fs::set_permissions(up.dir.path().join("open"), PermissionsExt::from_mode(0o644)).unwrap();
@@ -595,7 +595,7 @@ fn a_datanode_says_why_it_isnt_taken_up_and_when_it_is() {
         role(dir.path(), data, &args, address)
     };
     for key in ["cluster.key", "foreign.key"] {
-        strait_kadoop::service::Key::generate().unwrap().save(&dir.path().join(key)).unwrap();
+        strait_kadoop_wire::Key::generate().unwrap().save(&dir.path().join(key)).unwrap();
     }
     let early = datanode("early", "cluster.key", &early);
     let says = |process: &Process, what: &str| {

@@ -7,7 +7,7 @@ mod up;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
-use strait_kadoop::service::Key;
+use strait_kadoop_wire::Key;
 use strait_testkit::{eventually, free_port};
 use support::{DEADLINE, Gateway, Run, binary, fresh};
 use up::{Up, role, run};

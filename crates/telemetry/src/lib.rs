@@ -1,7 +1,7 @@
-//! Floor 0: servers' records of their own work.
+//! Servers' records of their own work.
 //!
 //! ```text
-//!   RequestId   one number through every hop, into logs and records
+//!   RequestId   (FlexRPC's) one number through every hop, into logs and records
 //!   Calls       latencies and errors of each operation; the log of slow calls
 //!   AuditLog    user, operation and permission of each request: lines in a file
 //!   Page        all counts, in Prometheus' text format
@@ -20,13 +20,12 @@ mod audit;
 mod calls;
 mod histogram;
 mod page;
-mod request_id;
 mod seldom;
 mod text;
 
 pub use audit::{AuditLog, Record};
 pub use calls::Calls;
 pub use page::{Kind, Page};
-pub use request_id::{Entered, RequestId};
 pub use seldom::Seldom;
+pub use strait_flexrpc::{Entered, RequestId};
 pub use text::misleads;

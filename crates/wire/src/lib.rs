@@ -1,4 +1,4 @@
-//! Floor 1: Strait's Thrift interface as bytes.
+//! Strait's Thrift interface as bytes.
 //!
 //! ```text
 //!   first bytes ─ sniff ─→ Wire {binary|unversioned|compact|JSON × framed|unframed}

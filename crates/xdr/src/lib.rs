@@ -1,4 +1,4 @@
-//! Floor 0: XDR, the External Data Representation of RFC 4506.
+//! XDR, the External Data Representation of RFC 4506.
 //!
 //! ```text
 //!   value ─ Encode ─→ Encoder ─→ Encoded: small things in one buffer,

@@ -1,7 +1,7 @@
 //! A directory in memory.
 
 use std::{cell::RefCell, collections::BTreeMap, io, rc::Rc};
-use strait_kadoop::disk::{Disk, DiskFile};
+use strait_kadoop_core::disk::{Disk, DiskFile};
 
 /// Longest file, so that a length that is only claimed shows as an error, not as memory.
 const MAX_BYTES: usize = 1 << 24;

@@ -6,7 +6,8 @@ use crate::kadoop::rack::{FIRST_DATANODE, Rack};
 use bytes::Bytes;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
-use strait_kadoop::service::{CreateOptions, Failure};
+use strait_kadoop_client::CreateOptions;
+use strait_kadoop_wire::Failure;
 use strait_testkit::wait_until;
 
 /// Time until the namenode declares a datanode dead and a file is copied at less than a link's

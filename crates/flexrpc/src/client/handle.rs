@@ -4,6 +4,7 @@
 //! In this crate, code on every call's path is `#[inline]` and rare code is `#[cold]`. That removes
 //! a fifth of the taken branches, and a fiftieth of a small call's time.
 
+use crate::RequestId;
 use crate::client::handshake::{self, payload_limit, shake_hands};
 use crate::client::line::{Line, Received};
 use crate::client::message::{Framing, Message, Sum};
@@ -25,7 +26,6 @@ use bytes::Bytes;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use strait_telemetry::RequestId;
 
 /// The handle checks a pooled connection that was unused for longer before it carries a call:
 /// servers close idle connections. The check costs a system call.

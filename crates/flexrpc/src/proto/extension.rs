@@ -3,11 +3,11 @@
 //! Types below 128 change the meaning of a frame, so unknown ones are refused. From 128 on a
 //! receiver may ignore them, so later versions can add hints.
 
+use crate::RequestId;
 use crate::proto::auth::{AuthSys, Credentials};
 use crate::proto::bond::KeyId;
 use crate::proto::chain::Chain;
 use crate::proto::frame::FrameError;
-use strait_telemetry::RequestId;
 
 const AUTH_SYS: u8 = 1;
 const CHAIN: u8 = 2;

@@ -1,5 +1,6 @@
 //! A server's handling of frames, from any socket.
 
+use crate::RequestId;
 use crate::net::buffer::{Budget, Buffer};
 use crate::net::clock;
 use crate::net::reader::{Frame, Reader};
@@ -28,7 +29,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
-use strait_telemetry::RequestId;
 
 /// Sessions, results, programs and settings of one incarnation of a server.
 pub(crate) struct Core {

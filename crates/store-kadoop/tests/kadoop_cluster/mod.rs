@@ -4,8 +4,9 @@
 use bytes::Bytes;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use strait_kadoop::Config;
-use strait_kadoop::service::{DatanodeOptions, DatanodeServer, Key, NamenodeOptions, NamenodeServer};
+use strait_kadoop_core::Config;
+use strait_kadoop_server::{DatanodeOptions, DatanodeServer, NamenodeOptions, NamenodeServer};
+use strait_kadoop_wire::Key;
 use strait_store::{CreateOptions, FileSystem, FileSystemExt, Principal, StorePath};
 use strait_store_kadoop::{KadoopStore, Options};
 use tempfile::TempDir;

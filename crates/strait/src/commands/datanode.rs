@@ -11,7 +11,7 @@ use std::io::{self, Write as _};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
-use strait_kadoop::service::{DatanodeOptions, DatanodeServer, ShortCircuit};
+use strait_kadoop_server::{DatanodeOptions, DatanodeServer, ShortCircuit};
 use strait_store::ErrorKind;
 
 /// A datanode's default port: beside the namenode's 9091 and 9092.

@@ -8,9 +8,9 @@ use crate::output::{Output, Row};
 use crate::waiting;
 use serde_json::Value;
 use std::time::{Duration, Instant};
-use strait_kadoop::namenode::{Rebalancing, Standing};
-use strait_kadoop::service::{ClusterStatus, NodeStatus, RefusedNode, Standings};
-use strait_kadoop::{Identity, NodeId};
+use strait_kadoop_client::{ClusterStatus, NodeStatus, RefusedNode, Standings};
+use strait_kadoop_core::namenode::{Rebalancing, Standing};
+use strait_kadoop_core::{Identity, NodeId};
 use strait_store::{ErrorKind, StorePath};
 
 /// Time between two checks of the awaited state.

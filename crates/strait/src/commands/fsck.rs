@@ -5,8 +5,8 @@ use crate::context::{Cluster, Context, Place};
 use crate::failure::{Failure, Tally};
 use crate::output::Output;
 use futures::StreamExt;
-use strait_kadoop::Error as KadoopError;
-use strait_kadoop::service::Verified;
+use strait_kadoop_client::Verified;
+use strait_kadoop_core::Error as KadoopError;
 use strait_store::{BlockLocation, ErrorKind, FileStatus, StorePath};
 
 /// Checks each operand and its whole tree.

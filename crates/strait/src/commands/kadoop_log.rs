@@ -7,9 +7,9 @@ use crate::output::Output;
 use serde_json::json;
 use std::io::ErrorKind;
 use std::path::Path;
-use strait_kadoop::log::{LogError, Tail};
-use strait_kadoop::namenode::Transaction;
-use strait_kadoop::service::dump_log;
+use strait_kadoop_core::log::{LogError, Tail};
+use strait_kadoop_core::namenode::Transaction;
+use strait_kadoop_server::dump_log;
 
 /// Runs the requested action.
 pub fn kadoop_log(context: &Context, flags: KadoopLog) -> Result<(), Failure> {

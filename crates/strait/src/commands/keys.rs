@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use strait_kadoop::service::Key;
+use strait_kadoop_wire::Key;
 
 /// The cluster's key from its file.
 ///

@@ -13,9 +13,10 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use strait_kadoop::Config;
-use strait_kadoop::service::tls::{Identity, ServerTls};
-use strait_kadoop::service::{Key, Logins, NamenodeOptions, NamenodeServer};
+use strait_kadoop_core::Config;
+use strait_kadoop_server::{Logins, NamenodeOptions, NamenodeServer};
+use strait_kadoop_wire::Key;
+use strait_kadoop_wire::tls::{Identity, ServerTls};
 use strait_store::ErrorKind;
 use strait_telemetry::AuditLog;
 

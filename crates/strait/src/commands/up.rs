@@ -19,10 +19,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use strait_gateway::PasswordFile;
 use strait_gateway::{ConfiguredStore, Homes};
-use strait_kadoop::service::{
-    DatanodeNumbers, DatanodeOptions, DatanodeServer, Descriptors, Key, NamenodeOptions, NamenodeServer, Role,
+use strait_kadoop_client::Client;
+use strait_kadoop_core::Config;
+use strait_kadoop_server::{
+    DatanodeNumbers, DatanodeOptions, DatanodeServer, NamenodeOptions, NamenodeServer, Role,
 };
-use strait_kadoop::{Client, Config};
+use strait_kadoop_wire::{Descriptors, Key};
 use strait_store::{ErrorKind, SetAttributes, StorePath};
 use strait_store_kadoop::KadoopStore;
 

@@ -1,0 +1,76 @@
+//! A borrowed replica.
+
+use bytes::Bytes;
+use rustix::{
+    buffer::spare_capacity,
+    io::{Errno, pread},
+};
+use std::{
+    fs::File,
+    io::{self, Read as _},
+};
+use strait_kadoop_core::{
+    Config,
+    client::Checked,
+    datanode::{Claim, Sums, Unproven},
+    error::{Error, Result as Judged},
+    messages::Read,
+};
+use strait_kadoop_wire::lending::Lent;
+
+/// Largest table of checksums held in memory: that of a chunk of 256 MiB. Replicas of larger chunks
+/// are read over TCP.
+const MAX_TABLE_BYTES: u64 = 256 << 10;
+
+/// A replica's bytes and their checksums.
+#[derive(Debug)]
+pub(super) struct Files {
+    data: File,
+    sums: Sums,
+}
+
+impl Files {
+    /// Reads the table at once, and closes it.
+    ///
+    /// # Errors
+    /// The files aren't a sealed replica's; the operating system's. Inner, Corrupt: they are another
+    /// replica's.
+    pub(super) fn of(lent: Lent, unit_bytes: u32, claim: Claim) -> io::Result<Judged<Self>> {
+        let strange = || io::Error::new(io::ErrorKind::InvalidData, "what is lent isn't a sealed replica");
+        let (data, table) = (lent.data.metadata()?, lent.table.metadata()?);
+        // Reading any other kind of file might never return.
+        if !data.is_file() || !table.is_file() || table.len() > MAX_TABLE_BYTES {
+            return Err(strange());
+        }
+        let mut bytes = Vec::with_capacity(table.len() as usize);
+        lent.table.take(MAX_TABLE_BYTES).read_to_end(&mut bytes)?;
+        match Sums::from_table(&bytes, unit_bytes, claim) {
+            Ok(sums) => Ok(Ok(Self { data: lent.data, sums })),
+            Err(Unproven::Another(_)) => Ok(Err(Error::Corrupt)),
+            Err(Unproven::Invalid) => Err(strange()),
+        }
+    }
+
+    /// Answers a read.
+    ///
+    /// # Errors
+    /// Corrupt; Disk.
+    pub(super) fn read(&self, read: &Read, config: &Config) -> Judged<Checked> {
+        Checked::of_sealed(read, &self.sums, config, |offset, length| self.fetch(offset, length))
+    }
+
+    /// Reads bytes; fewer only at the file's end.
+    fn fetch(&self, offset: u32, length: usize) -> Judged<Bytes> {
+        let mut bytes = Vec::with_capacity(length);
+        while bytes.len() < length {
+            let at = u64::from(offset) + bytes.len() as u64;
+            match pread(&self.data, spare_capacity(&mut bytes), at) {
+                Ok(0) => break,
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(_) => return Err(Error::Disk),
+            }
+        }
+        bytes.truncate(length);
+        Ok(bytes.into())
+    }
+}

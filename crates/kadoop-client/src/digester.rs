@@ -1,0 +1,111 @@
+//! The checksum of a whole file, combined from those that its datanodes keep.
+
+use super::{
+    Client,
+    reader::{Driver, Fetch},
+};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use strait_kadoop_core::{
+    Config, Millis, NodeId,
+    client::{Checked, Unbounded},
+    crc32c::{crc32c_append, crc32c_combine},
+    error::Result as Judged,
+    messages::{Caller, Digest, Digested, Read},
+};
+use strait_kadoop_wire::failure::Failure;
+
+/// Computes the CRC-32C (Castagnoli) of a file's bytes step by step, independent of its chunks. It
+/// reads no bytes: datanodes combine the checksums beside their replicas. From a datanode too old
+/// for that, the client reads the bytes call by call and gets the same result.
+#[derive(Debug)]
+pub struct Digester {
+    driver: Arc<Driver<Digest>>,
+    length: u64,
+    crc: u32,
+}
+
+impl Digester {
+    pub(super) fn open(client: &Client, caller: &Caller, path: &str) -> Result<Self, Failure> {
+        let driver = Driver::open(client, caller, path, Arc::new(Unbounded))?;
+        Ok(Self { driver: Arc::new(driver), length: 0, crc: 0 })
+    }
+
+    /// Adds the next 64 MiB, or the rest of its chunk; false at the file's end. Nothing runs
+    /// between steps, so a caller can stop at any step.
+    ///
+    /// # Errors
+    /// As [`super::Reader::read_at`].
+    pub fn step(&mut self) -> Result<bool, Failure> {
+        let Digest { crc, length } = self.driver.read(self.length, usize::MAX)?;
+        self.crc = crc32c_combine(self.crc, crc, length.into());
+        self.length += u64::from(length);
+        Ok(length > 0)
+    }
+
+    /// CRC-32C of all bytes added so far.
+    pub fn crc32c(&self) -> u32 {
+        self.crc
+    }
+
+    /// Number of these bytes.
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+}
+
+/// How long to ask for a writer's visible bytes. Without an answer, those that the namenode knows of
+/// count.
+const VISIBLE_PATIENCE_MS: Millis = 2_000;
+/// How long one datanode may take for it.
+const VISIBLE_CALL_MS: Millis = 1_000;
+
+/// The end of the bytes that readers see of a file that is being written: all that were flushed
+/// before. `known` is its length according to the namenode, which hears of a chunk's bytes when it ends.
+pub(super) fn visible_end(client: &Client, caller: &Caller, path: &str, made: u64, known: u64) -> u64 {
+    let config = client.link.joined().config();
+    let config = Config { give_up_ms: VISIBLE_PATIENCE_MS, read_ms: VISIBLE_CALL_MS, ..config };
+    let driver = Driver::<Digest>::with(config, client, caller, path, Arc::new(Unbounded));
+    let Some(driver) = driver.ok().filter(|driver| driver.made == made).map(Arc::new) else { return known };
+    let mut end = known;
+    // A busy writer is always ahead.
+    let until = Instant::now() + Duration::from_millis(VISIBLE_PATIENCE_MS);
+    while Instant::now() < until
+        && let Ok(Digest { length: more @ 1.., .. }) = driver.read(end, usize::MAX)
+    {
+        end += u64::from(more);
+    }
+    end
+}
+
+impl Fetch for Digest {
+    fn attempt(driver: &Driver<Self>, from: NodeId, read: &Read, within: Duration) -> Judged<Checked<Self>> {
+        match driver.digest_piece(from, read, within)? {
+            Some(digest) => Ok(digest),
+            None => by_reading(driver, from, read, within),
+        }
+    }
+}
+
+/// Computes the digest by reading, from a datanode without digests.
+fn by_reading(
+    driver: &Driver<Digest>,
+    from: NodeId,
+    read: &Read,
+    within: Duration,
+) -> Judged<Checked<Digest>> {
+    let mut digest = Digest::default();
+    loop {
+        let length = (read.length - digest.length).min(driver.config.write_bytes);
+        let piece = Read { offset: read.offset.saturating_add(digest.length), length, ..*read };
+        let checked = driver.read_piece(from, &piece, within)?;
+        let (content, visible) = (checked.content(), checked.visible());
+        digest.crc = crc32c_append(digest.crc, content);
+        digest.length += content.len() as u32;
+        if content.is_empty() || digest.length == read.length {
+            return Checked::digest(read, &Digested { digest, visible });
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! The client library: blocking, usable from any number of threads.
+//!
+//! ```no_run
+//! use strait_kadoop_client::{Client, ClientOptions};
+//! use strait_kadoop_core::messages::Caller;
+//! use strait_kadoop_wire::ClientKey;
+//!
+//! let key = ClientKey::load("client.key".as_ref())?;
+//! let client = Client::connect(ClientOptions::new("namenode:8020", key))?;
+//! let caller = Caller { user: "ada".into(), groups: vec!["staff".into()], session: None };
+//! client.mkdirs(&caller, "/data", 0o755)?;
+//! let mut writer = client.create(&caller, "/data/file", &Default::default())?;
+//! writer.write("what is to be kept")?;
+//! writer.close()?;
+//! assert_eq!(client.open(&caller, "/data/file")?.read_at(8, 99)?, "is to be kept");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Every operation names the caller that it acts for; the namenode checks that caller's rights.
+//! [`Failure::error`] gives the kind of a failure: nothing was changed, except perhaps with
+//! [`Error::OutcomeUnknown`]. The client survives broken connections and restarts of the namenode
+//! within [`ClientOptions::timeout`]. Each mutation has a number, the same in all its retries, so
+//! it is executed once.
+//!
+//! A client belongs to the process that connected it. In a forked child it refuses every operation
+//! ([`Error::Invalid`]), and its writers leave their files to the parent: connect again there.
+
+mod access;
+mod borrowing;
+mod digester;
+mod files;
+mod forked;
+mod link;
+mod members;
+mod names;
+mod pool;
+mod reader;
+mod requests;
+mod verifier;
+mod writer;
+
+pub use access::{Access, Login, Password};
+pub use borrowing::ShortCircuitReads;
+pub use digester::Digester;
+pub use files::CreateOptions;
+pub use names::{ClusterStatus, Location, NodeStatus, RefusedNode, Standings};
+pub use reader::Reader;
+pub use verifier::{Verified, Verifier};
+pub use writer::Writer;
+
+use borrowing::Borrowing;
+use forked::Process;
+use link::Link;
+use std::{sync::Arc, time::Duration};
+use strait_kadoop_core::{
+    client::{Budgets, Unbounded},
+    error::Error,
+};
+use strait_kadoop_wire::{failure::Failure, stop::Stop};
+
+/// Settings of a client.
+#[derive(Debug, Clone)]
+pub struct ClientOptions {
+    /// The namenode, as HOST:PORT. The client resolves it again for each new connection.
+    pub namenode: String,
+    /// The client's means of access.
+    pub access: Access,
+    /// How long an operation retries while the namenode doesn't answer.
+    pub timeout: Duration,
+    /// How long the client repeats attempts to join the cluster. An attempt under way has its own
+    /// timeout beyond that.
+    pub join_timeout: Duration,
+    /// Whether the client reads replicas of datanodes on this host directly from their files, if
+    /// the datanodes allow it.
+    pub short_circuit: bool,
+    /// Memory for bytes read ahead, and for written bytes that aren't acknowledged.
+    pub budgets: Arc<dyn Budgets>,
+}
+
+impl ClientOptions {
+    /// With all defaults.
+    pub fn new(namenode: impl Into<String>, access: impl Into<Access>) -> Self {
+        // A namenode with a million files restarts faster.
+        let timeout = Duration::from_secs(30);
+        let (namenode, access) = (namenode.into(), access.into());
+        let budgets = Arc::new(Unbounded);
+        Self { namenode, access, timeout, join_timeout: timeout, short_circuit: true, budgets }
+    }
+}
+
+/// A client of one cluster. Clones are the same client.
+#[derive(Clone)]
+pub struct Client {
+    link: Arc<Link>,
+    _renewal: Arc<Renewal>,
+}
+
+/// Stops the thread that renews leases when the last clone is dropped, but only in the client's own
+/// process.
+struct Renewal(Stop, Process);
+
+impl Drop for Renewal {
+    fn drop(&mut self) {
+        if self.1.is_this() {
+            self.0.stop();
+        }
+    }
+}
+
+/// Interval of renewals of the client's leases: far below the soft limit.
+const RENEW: Duration = Duration::from_secs(1);
+
+impl Client {
+    /// Joins the cluster.
+    ///
+    /// # Errors
+    /// Unavailable; Unauthenticated: the key isn't this cluster's, or the login is refused.
+    pub fn connect(options: ClientOptions) -> Result<Self, Failure> {
+        let link = Arc::new(Link::join(options)?);
+        let stop = Stop::default();
+        let (until, renewing) = (stop.clone(), Arc::downgrade(&link));
+        let renew = move || {
+            while !until.sleep(RENEW) {
+                let Some(link) = renewing.upgrade() else { return };
+                link.renew();
+                link.borrowing.iter().for_each(Borrowing::expire);
+            }
+        };
+        std::thread::Builder::new()
+            .name("kadoop-renew".to_owned())
+            .spawn(renew)
+            .map_err(|error| Failure::new(Error::Limit("threads"), error.to_string()))?;
+        let process = link.process;
+        Ok(Self { link, _renewal: Arc::new(Renewal(stop, process)) })
+    }
+
+    /// The cluster's minimum of replicas. A file can't be made with fewer.
+    pub fn min_replicas(&self) -> u16 {
+        self.link.joined().config().min_replicas.try_into().unwrap_or(u16::MAX)
+    }
+
+    /// Counts of reads that bypassed the datanodes on this host.
+    pub fn short_circuit_reads(&self) -> ShortCircuitReads {
+        self.link.borrowing.as_ref().map(Borrowing::told).unwrap_or_default()
+    }
+}

@@ -1,0 +1,342 @@
+//! Operations on names.
+
+use super::{Client, digester::visible_end};
+use std::{collections::BTreeMap, net::SocketAddr};
+use strait_kadoop_core::{
+    Identity, NodeId,
+    error::Error,
+    messages::{Attributes, Caller, LocatedChunk, Mutation, Page, Status, Summary},
+    namenode::{Rebalancing, Standing},
+};
+use strait_kadoop_wire::{
+    convert::{
+        Host, address_from_wire, caller_to_wire, host_from_wire, located_from_wire, page_from_wire,
+        rebalancing_from_wire, standing_from_wire, status_from_wire, summary_from_wire, text,
+    },
+    failure::Failure,
+    wire::{self, KdAnswer},
+};
+
+/// Bytes per request for chunk locations. For a thousand chunks of the usual size the namenode
+/// holds its lock briefly, and even the smallest chunks fit one answer.
+const LOCATED_BYTES: u64 = 64 << 30;
+
+/// The namenode's view of its cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs)] // the names say it
+pub struct ClusterStatus {
+    /// The cluster's random number.
+    pub cluster: u64,
+    /// Whether the namenode still waits for datanodes to report.
+    pub safe_mode: bool,
+    pub files_and_directories: u64,
+    pub chunks: u64,
+    /// Datanodes heard of since the namenode started.
+    pub nodes: Vec<NodeStatus>,
+}
+
+/// The namenode's view of a datanode.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs)] // the names say it
+pub struct NodeStatus {
+    pub host: Host,
+    pub alive: bool,
+    /// Capacity of its data directories.
+    pub capacity_bytes: u64,
+    pub used_bytes: u64,
+    /// Time since its last heartbeat.
+    pub silent_ms: u64,
+}
+
+/// A datanode that the namenode doesn't take up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RefusedNode {
+    /// Its identity: it has no number here.
+    pub identity: Identity,
+    /// Where it serves.
+    pub address: SocketAddr,
+    /// Its host's name.
+    pub name: String,
+    /// Its rack.
+    pub rack: String,
+    /// The reason, for people.
+    pub why: String,
+    /// Whether [`Client::admit`](super::Client::admit) would take it up.
+    pub admissible: bool,
+    /// Milliseconds since it was refused last.
+    pub silent_ms: u64,
+}
+
+/// Decommission states of the datanodes, and the last rebalance.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Standings {
+    /// All datanodes that have ever joined.
+    pub nodes: BTreeMap<NodeId, Standing>,
+    /// The last rebalance since the namenode started.
+    pub rebalancing: Option<Rebalancing>,
+}
+
+/// Location of a part of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Location {
+    /// Offset in the file of its first byte.
+    pub offset: u64,
+    /// Length in bytes.
+    pub length: u64,
+    /// Datanodes that have it.
+    pub hosts: Vec<Host>,
+}
+
+impl Client {
+    /// Attributes of a file or directory. The length of a file that is being written counts all bytes
+    /// that were flushed before; in a listing it may lag behind.
+    ///
+    /// # Errors
+    /// NotFound, NotADirectory, PermissionDenied; as every operation Invalid (for the path) and
+    /// Unavailable.
+    pub fn stat(&self, caller: &Caller, path: &str) -> Result<Status, Failure> {
+        let told = self.link.ask(|to| to.nn_stat(&caller_to_wire(caller), &path.into()))?;
+        let mut status = status_from_wire(&told)?;
+        if status.open {
+            status.length = visible_end(self, caller, path, status.made, status.length);
+        }
+        Ok(status)
+    }
+
+    /// Entries of a directory behind the name `after`, in the order of their names' bytes: at most
+    /// `limit`, and at most 1,000. For a file, its own entry.
+    ///
+    /// # Errors
+    /// As [`Client::stat`].
+    pub fn list(&self, caller: &Caller, path: &str, after: &str, limit: u32) -> Result<Page, Failure> {
+        let caller = caller_to_wire(caller);
+        let page = self.link.ask(|to| to.nn_list(&caller, &path.into(), &after.into(), limit))?;
+        Ok(page_from_wire(&page)?)
+    }
+
+    /// Totals of a tree.
+    ///
+    /// # Errors
+    /// As [`Client::stat`].
+    pub fn summary(&self, caller: &Caller, path: &str) -> Result<Summary, Failure> {
+        let caller = caller_to_wire(caller);
+        let summary = self.link.ask(|to| to.nn_summary(&caller, &path.into()))?;
+        Ok(summary_from_wire(&summary))
+    }
+
+    /// Locations of a range's bytes: all chunks that overlap it, as a whole and in order, with
+    /// their lengths as far as known. Only datanodes that are alive are named. A chunk that is being
+    /// written has all bytes that were flushed before. If none of its datanodes is alive, it is there
+    /// with the known length, which may be 0: nobody can tell now how many bytes it has.
+    ///
+    /// # Errors
+    /// As [`Client::stat`]; IsADirectory.
+    pub fn locations(
+        &self,
+        caller: &Caller,
+        path: &str,
+        offset: u64,
+        length: u64,
+    ) -> Result<Vec<Location>, Failure> {
+        let end = offset.saturating_add(length);
+        let mut locations: Vec<Location> = Vec::new();
+        let mut at = offset;
+        while at < end {
+            let step = LOCATED_BYTES.min(end - at);
+            let (found, of) = self.located(caller, path, at, step)?;
+            // The step before has returned a chunk that reaches into this one.
+            let known = locations.last().map(|last| last.offset);
+            locations.extend(found.into_iter().filter(|new| known.is_none_or(|known| new.offset > known)));
+            at += step;
+            if at >= of {
+                break;
+            }
+        }
+        Ok(locations)
+    }
+
+    /// Locations for one step, and the file's length.
+    fn located(
+        &self,
+        caller: &Caller,
+        path: &str,
+        offset: u64,
+        length: u64,
+    ) -> Result<(Vec<Location>, u64), Failure> {
+        let on_wire = caller_to_wire(caller);
+        let found = self.link.ask(|to| to.nn_locate(&on_wire, &path.into(), offset, length))?;
+        let hosts: Result<Vec<Host>, Error> = found.hosts.iter().map(host_from_wire).collect();
+        let mut hosts = hosts?;
+        if found.open {
+            // For a chunk that is being written, the namenode names all members of the pipeline.
+            let nodes = self.status()?.nodes;
+            hosts.retain(|host| nodes.iter().any(|node| node.alive && node.host.node == host.node));
+        }
+        let (made, known) = (found.made, found.length);
+        let location = |chunk: LocatedChunk| {
+            let host = |node: &NodeId| hosts.iter().find(|host| host.node == *node).cloned();
+            let hosts: Vec<Host> = chunk.nodes.iter().filter_map(host).collect();
+            // Only its datanodes know how many bytes were flushed.
+            let length = match chunk.growing && !hosts.is_empty() {
+                true => visible_end(self, caller, path, made, known).saturating_sub(chunk.offset),
+                false => chunk.length.into(),
+            };
+            (chunk.growing, Location { offset: chunk.offset, length, hosts })
+        };
+        let touched = |(growing, found): &(bool, Location)| {
+            let begins = length > 0 && found.offset < offset.saturating_add(length);
+            let lost = *growing && found.hosts.is_empty() && found.offset >= offset;
+            begins && (lost || found.length > 0 && found.offset + found.length > offset)
+        };
+        let located = located_from_wire(&found);
+        let locations = located.chunks.into_iter().map(location).filter(touched);
+        Ok((locations.map(|(_, location)| location).collect(), located.length))
+    }
+
+    /// Makes a directory and its missing parents. An existing directory is fine.
+    ///
+    /// # Errors
+    /// AlreadyExists: it is a file; NotADirectory; PermissionDenied.
+    pub fn mkdirs(&self, caller: &Caller, path: &str, mode: u16) -> Result<(), Failure> {
+        self.done(caller, &Mutation::Mkdirs { path: path.to_owned(), mode })
+    }
+
+    /// Moves a file or directory. With `replace`, it may replace a file or an empty directory.
+    ///
+    /// # Errors
+    /// NotFound; AlreadyExists, NotEmpty, IsADirectory, NotADirectory, for the target;
+    /// PermissionDenied.
+    pub fn rename(&self, caller: &Caller, from: &str, to: &str, replace: bool) -> Result<(), Failure> {
+        self.done(caller, &Mutation::Rename { from: from.to_owned(), to: to.to_owned(), replace })
+    }
+
+    /// Removes a file or directory; false if there was none.
+    ///
+    /// # Errors
+    /// NotEmpty; PermissionDenied.
+    pub fn delete(&self, caller: &Caller, path: &str, recursive: bool) -> Result<bool, Failure> {
+        self.changed(caller, &Mutation::Delete { path: path.to_owned(), recursive })
+    }
+
+    /// Shortens a closed file; false if it has that length already.
+    ///
+    /// # Errors
+    /// NotFound, IsADirectory, PermissionDenied; Busy: a writer has it open.
+    pub fn truncate(&self, caller: &Caller, path: &str, length: u64) -> Result<bool, Failure> {
+        self.changed(caller, &Mutation::Truncate { path: path.to_owned(), length })
+    }
+
+    /// Changes the given attributes.
+    ///
+    /// # Errors
+    /// NotFound, PermissionDenied.
+    pub fn set_attributes(&self, caller: &Caller, path: &str, attributes: Attributes) -> Result<(), Failure> {
+        self.done(caller, &Mutation::SetAttributes { path: path.to_owned(), attributes })
+    }
+
+    /// Takes the lease from a file's writer, even from an active one. Returns whether the file is
+    /// closed; if not, ask again.
+    ///
+    /// # Errors
+    /// NotFound, IsADirectory, PermissionDenied.
+    pub fn recover_lease(&self, caller: &Caller, path: &str) -> Result<bool, Failure> {
+        match self.changed(caller, &Mutation::RecoverLease { path: path.to_owned() }) {
+            Err(failure) if failure.error == Error::Busy => Ok(false),
+            closed => closed,
+        }
+    }
+
+    /// The cluster's datanodes and their fill.
+    ///
+    /// # Errors
+    /// Unavailable.
+    pub fn status(&self) -> Result<ClusterStatus, Failure> {
+        let status = self.link.ask(|to| to.nn_status())?;
+        let node = |node: &wire::KdNodeStatus<'_>| -> Result<NodeStatus, Error> {
+            let host = host_from_wire(&node.host)?;
+            let wire::KdNodeStatus { alive, capacity_bytes, used_bytes, silent_ms, .. } = *node;
+            Ok(NodeStatus { host, alive, capacity_bytes, used_bytes, silent_ms })
+        };
+        let nodes: Result<Vec<NodeStatus>, Error> = status.nodes.iter().map(node).collect();
+        let wire::KdClusterStatus { cluster, safe_mode, files_and_directories, chunks, .. } = status;
+        Ok(ClusterStatus { cluster, safe_mode, files_and_directories, chunks, nodes: nodes? })
+    }
+
+    /// Decommission states of the datanodes, and the last rebalance.
+    ///
+    /// # Errors
+    /// Unavailable.
+    pub fn standings(&self) -> Result<Standings, Failure> {
+        let told = self.link.ask(|to| to.nn_service())?;
+        let rebalancing = told.rebalance.as_ref().map(rebalancing_from_wire);
+        Ok(Standings { nodes: told.nodes.iter().map(standing_from_wire).collect(), rebalancing })
+    }
+
+    /// Decommissions a datanode: its replicas are copied elsewhere. With `cancelled`, it stays in
+    /// service instead.
+    ///
+    /// # Errors
+    /// PermissionDenied, except for the superuser; NotFound.
+    pub fn decommission(&self, caller: &Caller, node: NodeId, cancelled: bool) -> Result<(), Failure> {
+        let caller = caller_to_wire(caller);
+        self.link.ask(|to| to.nn_decommission(&caller, node.0, cancelled))
+    }
+
+    /// Datanodes that the namenode refused in the last hour, or refuses until an operator decides.
+    ///
+    /// # Errors
+    /// Unavailable.
+    pub fn refused(&self) -> Result<Vec<RefusedNode>, Failure> {
+        let told = self.link.ask(|to| to.nn_refused())?;
+        let node = |node: &wire::KdRefusedNode<'_>| -> Result<RefusedNode, Error> {
+            Ok(RefusedNode {
+                identity: Identity(node.identity),
+                address: address_from_wire(&node.address)?,
+                name: text(&node.name)?.to_owned(),
+                rack: text(&node.rack)?.to_owned(),
+                why: text(&node.why)?.to_owned(),
+                admissible: node.admissible,
+                silent_ms: node.silent_ms,
+            })
+        };
+        Ok(told.nodes.iter().map(node).collect::<Result<_, _>>()?)
+    }
+
+    /// Takes up a datanode of another history, and gives up what isn't in the namenode's log.
+    ///
+    /// # Errors
+    /// PermissionDenied, except for the superuser; NotFound: no such datanode is refused for its
+    /// history.
+    pub fn admit(&self, caller: &Caller, identity: Identity) -> Result<(), Failure> {
+        let caller = caller_to_wire(caller);
+        self.link.ask(|to| to.nn_admit(&caller, identity.0))
+    }
+
+    /// Moves replicas to emptier datanodes, until each is within so many percent of the mean. None
+    /// ends the rebalance.
+    ///
+    /// # Errors
+    /// PermissionDenied, except for the superuser; Invalid: not 1 to 100.
+    pub fn rebalance(&self, caller: &Caller, threshold_percent: Option<u32>) -> Result<(), Failure> {
+        let caller = caller_to_wire(caller);
+        self.link.ask(|to| to.nn_rebalance(&caller, threshold_percent.unwrap_or(0)))
+    }
+
+    fn done(&self, caller: &Caller, mutation: &Mutation) -> Result<(), Failure> {
+        match self.link.mutate(caller, mutation)? {
+            KdAnswer::KdDone => Ok(()),
+            _ => Err(strange()),
+        }
+    }
+
+    fn changed(&self, caller: &Caller, mutation: &Mutation) -> Result<bool, Failure> {
+        match self.link.mutate(caller, mutation)? {
+            KdAnswer::KdChanged(changed) => Ok(changed),
+            _ => Err(strange()),
+        }
+    }
+}
+
+fn strange() -> Failure {
+    Error::Internal("the answer isn't one to that request").into()
+}

@@ -1,0 +1,623 @@
+//! Drives the writer's core: makes its calls, several at a time, and reports their outcomes to it.
+
+use super::{
+    Client,
+    link::Link,
+    members::{self, Place, callees, outcome, single},
+    pool::Pool,
+    requests::Begun,
+};
+use bytes::Bytes;
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+use strait_flexrpc::{self as flexrpc, stub::StubError};
+use strait_kadoop_core::{
+    ChunkId, Config, FileId, Millis, NodeId, Stamp,
+    client::{CallId, Goal, Issue, WriteCall, Writer as Core},
+    error::{Error, Result as Judged},
+    messages::{Answer, Caller, Continue, Mutation, NewChunk, Outcome, Write},
+};
+use strait_kadoop_wire::{
+    clock::Clock,
+    convert::{
+        Reach, answer_from_wire, continue_to_wire, member_to_wire, new_chunk_from_wire, reach_from_wire,
+        write_to_wire,
+    },
+    failure::{Failure, Lost},
+    proofs::{Procedure, unsigned},
+    tokens::Token,
+    wire::{
+        KadoopDatanodeV1Callees, KdAnswer, KdBegunFile, KdNewChunk, KdOpenedFile, KdProbe, KdToken, KdTold,
+        KdUpto,
+    },
+};
+
+/// Chunks whose pipelines it remembers: more than a writer has without their end.
+const CHUNKS: usize = 64;
+/// Longest sleep of an application's thread before it checks again.
+const LOOK_MS: Millis = 1_000;
+
+/// The failure's text if the namenode can name no datanode.
+const NOWHERE: &str =
+    "no datanode can take it: each is dead, full or refused; `strait datanodes` tells which";
+
+/// The failure's text if the namenode can't log a change.
+const LOG_FULL: &str = "the namenode's disk is full; free room there, then repeat";
+/// Datanodes that a failure names, at most.
+const NAMED: usize = 8;
+
+/// Writes one file, which no other writer can have meanwhile. Dropped without [`Writer::close`], it
+/// leaves the file to recovery: flushed bytes stay.
+pub struct Writer {
+    driver: Arc<Driver>,
+    /// Keeps the client, which renews the lease while the file is open, alive.
+    _client: Client,
+}
+
+/// State shared by the application's thread and the threads that make calls.
+pub(super) struct Driver {
+    core: Mutex<Core>,
+    changed: Condvar,
+    link: Arc<Link>,
+    data: flexrpc::Client,
+    pool: Pool,
+    caller: Caller,
+    path: String,
+    file: FileId,
+    /// The client with the lease.
+    client: u64,
+    chunks: Mutex<BTreeMap<ChunkId, Pipeline>>,
+    /// The request to be repeated.
+    request: Mutex<Option<Asked>>,
+    /// The namenode's last refusal of a request that is retried.
+    refused: Mutex<Option<Error>>,
+    /// Makes pieces leave one after the other, so that members apply them while the next are on
+    /// their way.
+    turn: flexrpc::Turn,
+    clock: Clock,
+    closed: AtomicBool,
+    /// It has failed, and has given up its lease.
+    given_up: AtomicBool,
+}
+
+/// A request to the namenode. While it is under way, the namenode has to keep the answers of all
+/// the client's later ones.
+struct Asked {
+    id: CallId,
+    begun: Begun,
+    /// It may have been executed, so only a retry with the same number gets its answer.
+    doubtful: bool,
+}
+
+/// A chunk's pipeline and the tokens for it.
+#[derive(Clone)]
+struct Pipeline {
+    stamp: Stamp,
+    nodes: Vec<NodeId>,
+    places: Vec<Place>,
+    token: Arc<Token>,
+    source: Option<Arc<Token>>,
+}
+
+impl Pipeline {
+    /// The pipeline of a new chunk, as the namenode told it.
+    fn of(new: &NewChunk, told: &KdNewChunk<'_>) -> Judged<Self> {
+        let nodes = new.pipeline.iter().map(|member| member.node).collect();
+        let Reach { places, token, source } = reach_from_wire(told)?;
+        let keep = |token: KdToken| Arc::new(Token::new(&token));
+        let (token, source) = (keep(token), source.map(keep));
+        Ok(Self { stamp: new.stamp, nodes, places, token, source })
+    }
+}
+
+impl Writer {
+    /// A writer of a file that was just opened.
+    ///
+    /// # Errors
+    /// Internal: the namenode's answer is that of another version.
+    pub(super) fn new(
+        client: &Client,
+        caller: &Caller,
+        path: &str,
+        begun: &KdBegunFile<'_>,
+    ) -> Result<Self, Failure> {
+        let KdBegunFile { opened: KdOpenedFile { opened, min_replicas }, first } = begun;
+        let (link, clock) = (Arc::clone(&client.link), Clock::start());
+        let joined = link.joined();
+        let (file, now) = (FileId(opened.file), clock.now());
+        let budget = link.options.budgets.of(&caller.user);
+        let config = Config { min_replicas: *min_replicas as usize, ..joined.config() };
+        let mut core = Core::within(config, budget, file, opened.chunk_bytes, opened.length, now);
+        let mut chunks = BTreeMap::new();
+        if let Some(first) = first {
+            let new = new_chunk_from_wire(first);
+            chunks.insert(new.chunk, Pipeline::of(&new, first)?);
+            core = core.with_first_chunk(new);
+        }
+        let driver = Arc::new(Driver {
+            core: Mutex::new(core),
+            changed: Condvar::new(),
+            data: link.data.clone(),
+            pool: link.pool.clone(),
+            caller: caller.clone(),
+            path: path.to_owned(),
+            file,
+            client: joined.requests.client().0,
+            chunks: Mutex::new(chunks),
+            request: Mutex::default(),
+            refused: Mutex::default(),
+            turn: flexrpc::Turn::default(),
+            clock,
+            closed: AtomicBool::new(false),
+            given_up: AtomicBool::new(false),
+            link,
+        });
+        driver.link.writers().push(Arc::downgrade(&driver));
+        Ok(Self { driver, _client: client.clone() })
+    }
+
+    /// Appends bytes to the file. Returns once the writer holds them in order. Waits while too many
+    /// are on their way or, without memory for them, until they are acknowledged.
+    ///
+    /// # Errors
+    /// LeaseLost: another writer or the namenode has taken the file. BytesLost: all datanodes with
+    /// acknowledged but unsynced bytes of this writer have lost them; synced bytes are still there.
+    /// After these the writer can't be used any more.
+    ///
+    /// Unavailable, NoSpace: no datanode could be reached, or had room, in time. The writer keeps
+    /// its bytes and goes on trying; a later call may succeed. It has taken none of up to 4 MiB,
+    /// unless it had no memory for them. [`Writer::length`] counts those that it has taken.
+    pub fn write(&mut self, bytes: impl Into<Bytes>) -> Result<(), Failure> {
+        let mut bytes = bytes.into();
+        if self.write_now(&mut bytes)? {
+            return Ok(());
+        }
+        let driver = &self.driver;
+        driver.link.process.demand()?;
+        let mut core = driver.core();
+        loop {
+            core.append(&mut bytes, driver.clock.now()).map_err(|error| driver.failure(error))?;
+            driver.submit(&mut core);
+            if bytes.is_empty() && core.is_covered() {
+                return Ok(());
+            }
+            core = driver.wait(core);
+        }
+    }
+
+    /// As [`Writer::write`], but never waits. Returns whether it has taken all of `bytes`; if not,
+    /// call [`Writer::write`] with those that it has left.
+    ///
+    /// # Errors
+    /// As [`Writer::write`].
+    pub fn write_now(&mut self, bytes: &mut Bytes) -> Result<bool, Failure> {
+        let driver = &self.driver;
+        driver.link.process.demand()?;
+        let mut core = driver.core();
+        core.append(bytes, driver.clock.now()).map_err(|error| driver.failure(error))?;
+        driver.submit(&mut core);
+        Ok(bytes.is_empty() && core.is_covered())
+    }
+
+    /// Returns when all written bytes are in the memory of every current replica, and visible to
+    /// each later open of the file. Returns the number of these replicas, at least; None if this
+    /// writer has written nothing.
+    ///
+    /// # Errors
+    /// As [`Writer::write`]; Unavailable with fewer replicas than the file's minimum.
+    pub fn flush(&mut self) -> Result<Option<usize>, Failure> {
+        self.reach(Goal::Flush)
+    }
+
+    /// Returns when all written bytes are on disk, at the file's minimum of replicas or more, and
+    /// how many there are at least.
+    ///
+    /// # Errors
+    /// As [`Writer::flush`].
+    pub fn sync(&mut self) -> Result<Option<usize>, Failure> {
+        self.reach(Goal::Sync)
+    }
+
+    /// Syncs as [`Writer::sync`] and closes the file. Returns the number of replicas as that does.
+    /// After an error the file is open, and may be closed again.
+    ///
+    /// # Errors
+    /// As [`Writer::flush`].
+    pub fn close(&mut self) -> Result<Option<usize>, Failure> {
+        let replicas = self.reach(Goal::Close)?;
+        self.driver.closed.store(true, Ordering::Relaxed);
+        Ok(replicas)
+    }
+
+    /// Whether a failed call may be repeated. If not, this writer can't be used any more.
+    pub fn goes_on(&self) -> bool {
+        self.driver.core().error().is_none()
+    }
+
+    /// Length of the file in bytes, with all written bytes.
+    pub fn length(&self) -> u64 {
+        self.driver.core().length()
+    }
+
+    fn reach(&mut self, goal: Goal) -> Result<Option<usize>, Failure> {
+        let driver = &self.driver;
+        driver.link.process.demand()?;
+        let mut core = driver.core();
+        core.begin(goal, driver.clock.now()).map_err(|error| driver.failure(error))?;
+        loop {
+            if let Some(outcome) = core.outcome() {
+                outcome.map_err(|error| driver.failure(error))?;
+                return Ok(core.replicas());
+            }
+            if let Some(issue) = driver.submit_but_one(&mut core) {
+                // Make the call here: this thread would only wait for it.
+                drop(core);
+                driver.perform(issue);
+                core = driver.core();
+                continue;
+            }
+            core = driver.wait(core);
+        }
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        if !self.driver.closed.load(Ordering::Relaxed) && self.driver.link.process.is_this() {
+            // The client renews this lease with its others, so give it up.
+            let driver = Arc::clone(&self.driver);
+            self.driver.pool.run(move || driver.give_up());
+        }
+    }
+}
+
+impl std::fmt::Debug for Writer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Writer").field("path", &self.driver.path).finish_non_exhaustive()
+    }
+}
+
+impl Driver {
+    fn core(&self) -> MutexGuard<'_, Core> {
+        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds detail. Lost bytes are reported with the name of their file.
+    fn failure(&self, error: Error) -> Failure {
+        match error {
+            Error::BytesLost => Failure::new(error, format!("of {}", self.path)),
+            Error::Unavailable if *self.refused() == Some(Error::NoDatanodes) => Failure::new(error, NOWHERE),
+            Error::NoSpace if *self.refused() == Some(Error::NoSpace) => Failure::new(error, LOG_FULL),
+            Error::NoSpace => Failure::new(error, self.full_datanodes()),
+            other => other.into(),
+        }
+    }
+
+    /// Names the full datanodes, and the remedy.
+    fn full_datanodes(&self) -> String {
+        let chunks = self.chunks();
+        let last = chunks.last_key_value().map(|(_, of)| of.places.as_slice()).unwrap_or_default();
+        let shown: Vec<String> = last.iter().take(NAMED).map(|(address, _)| address.to_string()).collect();
+        let which = match shown.as_slice() {
+            [] => String::new(),
+            shown => format!(" (last tried: {})", shown.join(", ")),
+        };
+        format!(
+            "the cluster's datanodes are full{which}; free room on their disks or add a datanode, then \
+             repeat; `strait datanodes` shows the room of each"
+        )
+    }
+
+    /// Sleeps until something changes or is due.
+    fn wait<'c>(self: &Arc<Self>, core: MutexGuard<'c, Core>) -> MutexGuard<'c, Core> {
+        let now = self.clock.now();
+        let due = core.wake_at().map_or(LOOK_MS, |at| at.saturating_sub(now)).clamp(1, LOOK_MS);
+        let time = Duration::from_millis(due);
+        let (mut core, timeout) =
+            self.changed.wait_timeout(core, time).unwrap_or_else(PoisonError::into_inner);
+        if timeout.timed_out() {
+            core.tick(self.clock.now());
+            self.let_go(&core);
+        }
+        core
+    }
+
+    /// Gives up the lease of a writer that has failed, as soon as it has: until then nobody could
+    /// read the bytes that are left, however long the program keeps the writer.
+    fn let_go(self: &Arc<Self>, core: &Core) {
+        if core.error().is_some() && !self.given_up.swap(true, Ordering::Relaxed) {
+            // No thread will repeat it.
+            self.request().take();
+            let this = Arc::clone(self);
+            self.pool.run(move || this.give_up());
+        }
+    }
+
+    /// Does the periodic work, for the case that no thread waits.
+    pub(super) fn tick(self: &Arc<Self>) {
+        let mut core = self.core();
+        core.tick(self.clock.now());
+        self.let_go(&core);
+        self.submit(&mut core);
+    }
+
+    pub(super) fn file(&self) -> FileId {
+        self.file
+    }
+
+    /// Has the members of the pipeline asked whether they are there.
+    pub(super) fn examine(self: &Arc<Self>) {
+        let mut core = self.core();
+        core.examine(self.clock.now());
+        self.submit(&mut core);
+    }
+
+    /// Hands all calls to other threads.
+    fn submit(self: &Arc<Self>, core: &mut Core) {
+        while let Some(issue) = core.next_call() {
+            let this = Arc::clone(self);
+            self.pool.run(move || this.work(issue));
+        }
+    }
+
+    /// Hands all calls but one to other threads, and returns that one.
+    fn submit_but_one(self: &Arc<Self>, core: &mut Core) -> Option<Issue<WriteCall>> {
+        let first = core.next_call();
+        self.submit(core);
+        first
+    }
+
+    /// Makes a call, and then one of those that it causes, and so on.
+    fn work(self: &Arc<Self>, issue: Issue<WriteCall>) {
+        let mut next = Some(issue);
+        while let Some(issue) = next {
+            self.perform(issue);
+            next = self.submit_but_one(&mut self.core());
+        }
+    }
+
+    fn perform(self: &Arc<Self>, issue: Issue<WriteCall>) {
+        let Issue { id, within_ms, call } = issue;
+        let within = Duration::from_millis(within_ms);
+        match call {
+            WriteCall::Namenode(mutation) => {
+                let answer = self.ask(id, &mutation, within);
+                let mut core = self.core();
+                core.on_answer(id, answer, self.clock.now());
+                self.let_go(&core);
+            }
+            WriteCall::Write(write) => {
+                let outcomes = self.write(&write, within);
+                self.core().on_write(id, &outcomes, self.clock.now());
+            }
+            other => {
+                let answer = self.call_member(&other, within);
+                self.core().on_member(id, outcome(&answer), self.clock.now());
+            }
+        }
+        self.changed.notify_all();
+    }
+
+    /// Has the namenode close the file, if this writer still has the lease.
+    fn give_up(&self) {
+        // The requests below need a number, too.
+        self.request().take();
+        let (client, caller, path) = (self.client, self.caller.clone(), self.path.clone());
+        self.link.give_up(Unwanted { client, file: self.file, caller, path });
+    }
+
+    /// The namenode's answer; Unavailable without one in time.
+    fn ask(&self, id: CallId, mutation: &Mutation, within: Duration) -> Judged<Answer> {
+        let asked = self.request().take_if(|asked| asked.id == id);
+        let mut asked = match asked {
+            Some(asked) => asked,
+            None => {
+                let begun = self.link.joined().requests.begin(Instant::now() + within);
+                Asked { id, begun: begun.map_err(|failure| failure.error)?, doubtful: false }
+            }
+        };
+        if asked.begun.client().0 != self.client {
+            // The namenode has forgotten the holder of the lease.
+            return Err(Error::LeaseLost);
+        }
+        let answer = self.link.mutate_as(&asked.begun, &self.caller, mutation, within);
+        asked.doubtful |= matches!(answer, Err(Lost::Unknown(_)));
+        let answer = answer.map_err(|lost| members::kind(&lost)).and_then(|answer| self.take(&answer));
+        let again =
+            matches!(answer, Err(Error::Unavailable | Error::NoDatanodes | Error::NoSpace | Error::Limit(_)));
+        *self.refused() = answer.as_ref().err().copied();
+        // A refused request gets a new number on its retry.
+        *self.request() = (again && asked.doubtful).then_some(asked);
+        match answer {
+            Err(Error::UnknownClient) => Err(Error::LeaseLost),
+            answer => answer,
+        }
+    }
+
+    fn request(&self) -> MutexGuard<'_, Option<Asked>> {
+        self.request.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn refused(&self) -> MutexGuard<'_, Option<Error>> {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Records the pipeline of a new chunk.
+    fn take(&self, answer: &KdAnswer<'_>) -> Judged<Answer> {
+        let value = answer_from_wire(answer)?;
+        if let (KdAnswer::KdChunk(of), Answer::Chunk { next: Some(new), .. }) = (answer, &value)
+            && let Some(told) = &of.next
+        {
+            let pipeline = Pipeline::of(new, told)?;
+            let mut chunks = self.chunks();
+            chunks.insert(new.chunk, pipeline);
+            while chunks.len() > CHUNKS {
+                chunks.pop_first();
+            }
+        }
+        Ok(value)
+    }
+
+    fn chunks(&self) -> MutexGuard<'_, BTreeMap<ChunkId, Pipeline>> {
+        self.chunks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self, write: &Write, within: Duration) -> Vec<Outcome> {
+        let members = write.pipeline.len();
+        let attempt = || {
+            let Some(Pipeline { places, token, .. }) = self.chunks().get(&write.chunk).cloned() else {
+                return vec![Outcome::NotExecuted; members];
+            };
+            let mut to = callees(&self.data, places.iter().map(|(address, _)| *address).collect(), within);
+            to.callees.options.turn = Some(self.turn.clone());
+            let mut call = write_to_wire(write);
+            let asked = token.sign_write(&mut call);
+            // Each member proves its own answer, even if other members forward it.
+            match to.dn_write(&call) {
+                Ok(answers) => {
+                    let told = places.into_iter().zip(answers);
+                    told.map(|(place, answer)| outcome(&asked.hear(place, answer))).collect()
+                }
+                Err(_) => vec![Outcome::NotExecuted; members],
+            }
+        };
+        let outcomes: Vec<Outcome> = attempt();
+        let expired = outcomes.contains(&Outcome::Error(Error::TokenExpired));
+        // A member that has applied the write already compares it, and answers the same.
+        if expired && self.renew_token(write.chunk) { attempt() } else { outcomes }
+    }
+
+    fn call_member(&self, call: &WriteCall, within: Duration) -> Result<(), Lost> {
+        let answer = self.attempt_member(call, within);
+        let expired = matches!(&answer, Err(Lost::Refused(failure)) if failure.error == Error::TokenExpired);
+        let chunk = match call {
+            WriteCall::Continue { begin, .. } => Some(begin.chunk),
+            WriteCall::Publish { chunk, .. }
+            | WriteCall::Sync { chunk, .. }
+            | WriteCall::Seal { chunk, .. } => Some(*chunk),
+            WriteCall::Probe { .. } | WriteCall::Namenode(_) | WriteCall::Write(_) => None,
+        };
+        if expired && chunk.is_some_and(|chunk| self.renew_token(chunk)) {
+            return self.attempt_member(call, within);
+        }
+        answer
+    }
+
+    fn attempt_member(&self, call: &WriteCall, within: Duration) -> Result<(), Lost> {
+        match call {
+            WriteCall::Probe { to } => {
+                let chunks = self.chunks();
+                let found = chunks.iter().rev().find(|(_, of)| of.nodes.contains(&to.node));
+                let (chunk, of) =
+                    found.map(|(chunk, of)| (*chunk, of.clone())).ok_or_else(unreachable_member)?;
+                drop(chunks);
+                let (callee, place) = self.one(&of, to.node, within)?;
+                let (stamp, member) = (of.stamp.0, member_to_wire(to));
+                let mut call = KdProbe { pass: unsigned(), chunk: chunk.0, stamp, member };
+                let asked = of.token.sign(&mut call, Procedure::Probe, place.1);
+                asked.hear(place, single(callee.dn_probe(&call))).map(drop)
+            }
+            WriteCall::Continue { to, begin } => self.begin(*to, begin, within),
+            WriteCall::Publish { to, chunk, stamp, length } => {
+                let of = upto(*chunk, *stamp, *length);
+                self.tell(*to, of, within, Procedure::Publish, |to, of| single(to.dn_publish(of)))
+            }
+            WriteCall::Sync { to, chunk, stamp, length } => {
+                let of = upto(*chunk, *stamp, *length);
+                self.tell(*to, of, within, Procedure::Sync, |to, of| single(to.dn_sync(of)))
+            }
+            WriteCall::Seal { to, chunk, stamp, length } => {
+                let of = upto(*chunk, *stamp, *length);
+                self.tell(*to, of, within, Procedure::Seal, |to, of| single(to.dn_seal(of)))
+            }
+            WriteCall::Namenode(_) | WriteCall::Write(_) => Err(unreachable_member()),
+        }
+    }
+
+    fn begin(&self, to: NodeId, begin: &Continue, within: Duration) -> Result<(), Lost> {
+        let of = self.chunks().get(&begin.chunk).cloned().ok_or_else(unreachable_member)?;
+        let (to, place) = self.one(&of, to, within)?;
+        let mut call = continue_to_wire(begin);
+        let asked = of.token.sign(&mut call, Procedure::Continue, place.1);
+        if let Some(source) = &of.source {
+            source.sign_source(&mut call, place.1);
+        }
+        asked.hear(place, single(to.dn_continue(&call))).map(drop)
+    }
+
+    fn tell(
+        &self,
+        to: NodeId,
+        mut what: KdUpto,
+        within: Duration,
+        procedure: Procedure,
+        call: impl FnOnce(&KadoopDatanodeV1Callees, &KdUpto) -> Result<KdTold, StubError>,
+    ) -> Result<(), Lost> {
+        let of = self.chunks().get(&ChunkId(what.chunk)).cloned().ok_or_else(unreachable_member)?;
+        let (to, place) = self.one(&of, to, within)?;
+        let asked = of.token.sign(&mut what, procedure, place.1);
+        asked.hear(place, call(&to, &what)).map(drop)
+    }
+
+    /// The address of one member of a chunk's pipeline.
+    fn one(
+        &self,
+        of: &Pipeline,
+        node: NodeId,
+        within: Duration,
+    ) -> Result<(KadoopDatanodeV1Callees, Place), Lost> {
+        let at = of.nodes.iter().position(|member| *member == node).ok_or_else(unreachable_member)?;
+        let place = *of.places.get(at).ok_or_else(unreachable_member)?;
+        Ok((callees(&self.data, vec![place.0], within), place))
+    }
+
+    /// Gets another token: a token lasts minutes, but writing a chunk may take hours.
+    fn renew_token(&self, chunk: ChunkId) -> bool {
+        let token = self.link.ask(|to| to.nn_token(self.client, self.file.0, chunk.0));
+        let Ok(token) = token else { return false };
+        if let Some(of) = self.chunks().get_mut(&chunk) {
+            of.token = Arc::new(Token::new(&token));
+        }
+        true
+    }
+}
+
+fn upto(chunk: ChunkId, stamp: Stamp, length: u32) -> KdUpto {
+    KdUpto { pass: unsigned(), chunk: chunk.0, stamp: stamp.0, length }
+}
+
+fn unreachable_member() -> Lost {
+    Lost::NotExecuted(Failure::new(Error::Unavailable, "not of the pipeline"))
+}
+
+/// The lease of a file that nobody writes any more.
+pub(super) struct Unwanted {
+    /// The client with the lease.
+    pub client: u64,
+    pub file: FileId,
+    pub caller: Caller,
+    pub path: String,
+}
+
+/// Drivers of the files open for writing.
+#[derive(Default)]
+pub(super) struct Drivers(Mutex<Vec<Weak<Driver>>>);
+
+impl Drivers {
+    fn push(&self, driver: Weak<Driver>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(driver);
+    }
+
+    /// The drivers still in use.
+    pub(super) fn all(&self) -> Vec<Arc<Driver>> {
+        let mut drivers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        drivers.retain(|driver| driver.strong_count() > 0);
+        drivers.iter().filter_map(Weak::upgrade).collect()
+    }
+}

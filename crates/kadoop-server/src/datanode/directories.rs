@@ -1,0 +1,348 @@
+//! The data directories: their owner, their fill, and whether they work.
+
+use super::watch::Watch;
+use crate::home::{CLUSTER, DATANODE, Home, Role};
+use rustix::io::Errno;
+use std::{
+    io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+use strait_kadoop_core::{
+    Identity,
+    datanode::is_replica,
+    disk::{Disk, DiskFile, RealDisk},
+};
+use strait_kadoop_wire::system::random;
+
+/// File that a test of a directory writes, syncs and removes.
+const PROBE: &str = "probe.tmp";
+/// All data directories. After [`Directories::take`] only [`Directories::join`] waits for a disk.
+pub(super) struct Directories {
+    all: Vec<Directory>,
+    identity: Identity,
+    /// 0 until the datanode has joined its first namenode.
+    cluster: u64,
+    /// New directories beside others that have been in a cluster.
+    added: Vec<PathBuf>,
+}
+
+struct Directory {
+    home: Home,
+    disk: RealDisk,
+    /// Number of its file system.
+    device: u64,
+    /// None after it has failed.
+    watch: Option<Watch>,
+}
+
+/// Bytes of a file system.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Space {
+    pub capacity: u64,
+    pub available: u64,
+}
+
+impl Space {
+    /// The share of each of `sharing` datanodes or directories.
+    pub(super) fn share(self, sharing: u64) -> Self {
+        let of = sharing.max(1);
+        Self { capacity: self.capacity / of, available: self.available / of }
+    }
+}
+
+impl Directories {
+    /// Takes the usable directories, which must belong to one datanode. New ones get its identity,
+    /// or a random one.
+    ///
+    /// # Errors
+    /// Another process holds one of them; they belong to different datanodes or clusters; none can
+    /// be used.
+    pub(super) fn take(paths: &[PathBuf], reserve_bytes: u64) -> io::Result<(Self, Identity)> {
+        let mut all = Vec::new();
+        for path in paths {
+            Role::Datanode.demand(path)?;
+            match open(path, reserve_bytes) {
+                Ok(directory) => all.push(directory),
+                Err(error) if is_wrong(&error) => return Err(error),
+                Err(error) => {
+                    tracing::error!(path = %path.display(), %error, "a data directory can't be used");
+                }
+            }
+        }
+        if all.is_empty() {
+            return Err(io::Error::new(io::ErrorKind::NotFound, "no data directory can be used"));
+        }
+        let mut known: Option<(u64, u64)> = None;
+        let mut added = Vec::new();
+        for directory in &all {
+            let path = directory.home.path().display();
+            let wrong = |why: String| Err(io::Error::new(io::ErrorKind::InvalidData, why));
+            let Some([identity, cluster]) = directory.home.read([DATANODE, CLUSTER])? else {
+                if directory.disk.list()?.iter().any(|name| is_replica(name)) {
+                    // The cluster is unknown, and a wrong one would delete the chunks.
+                    return wrong(format!(
+                        "{path} has chunks, but its file `identity` is missing: put it back"
+                    ));
+                }
+                added.push(directory.home.path().to_owned());
+                continue;
+            };
+            let (of, joined) = known.unwrap_or((identity, 0));
+            // It is 0 if a crash came between the directories when the datanode joined.
+            if of != identity || joined != 0 && cluster != 0 && joined != cluster {
+                return wrong(format!("{path} is another datanode's"));
+            }
+            known = Some((identity, joined.max(cluster)));
+        }
+        let (identity, cluster) = match known {
+            Some(numbers) => numbers,
+            None => (random()?, 0),
+        };
+        if cluster == 0 {
+            added.clear();
+        }
+        let taken = Self { all, identity: Identity(identity), cluster, added };
+        taken.write()?;
+        Ok((taken, Identity(identity)))
+    }
+
+    fn write(&self) -> io::Result<()> {
+        let numbers = [(DATANODE, self.identity.0), (CLUSTER, self.cluster)];
+        self.all.iter().filter(|one| one.watch.is_some()).try_for_each(|one| one.home.write(&numbers))
+    }
+
+    /// Path of the first usable directory.
+    pub(super) fn first(&self) -> &Path {
+        self.all.first().map_or(Path::new("."), |directory| directory.home.path())
+    }
+
+    pub(super) fn disks(&self) -> Vec<RealDisk> {
+        self.all.iter().map(|directory| directory.disk.clone()).collect()
+    }
+
+    /// The cluster of the replicas; 0: none yet.
+    pub(super) fn cluster(&self) -> u64 {
+        self.cluster
+    }
+
+    /// Records the cluster of the first namenode that the datanode has joined.
+    ///
+    /// # Errors
+    /// The disks'.
+    pub(super) fn join(&mut self, cluster: u64) -> io::Result<()> {
+        if self.cluster == 0 {
+            self.cluster = cluster;
+            let written = self.write();
+            if written.is_err() {
+                // The next call tries again.
+                self.cluster = 0;
+            }
+            return written;
+        }
+        Ok(())
+    }
+
+    /// Directories that were empty although this datanode has been in its cluster before.
+    pub(super) fn added(&self) -> &[PathBuf] {
+        &self.added
+    }
+
+    /// Number of working directories.
+    pub(super) fn usable(&self) -> usize {
+        self.all.iter().filter(|directory| directory.watch.is_some()).count()
+    }
+
+    /// Checks each directory, once a second; tests it if `suspicious`. Returns the indices of those
+    /// that now fail, or haven't answered for `patience`.
+    pub(super) fn tick(&mut self, suspicious: bool, patience: Duration) -> Vec<usize> {
+        let mut failing = Vec::new();
+        for (index, directory) in self.all.iter_mut().enumerate() {
+            let Some(watch) = &mut directory.watch else { continue };
+            if let Err(error) = watch.tick(suspicious, patience) {
+                let path = directory.home.path().display();
+                tracing::error!(%path, %error, "a data directory failed and is taken out of service");
+                directory.watch = None;
+                failing.push(index);
+            }
+        }
+        failing
+    }
+
+    /// Total space of the working directories, as last seen.
+    pub(super) fn space(&self) -> Space {
+        let mut sum = Space::default();
+        for share in self.shares() {
+            sum.capacity += share.capacity;
+            sum.available += share.available;
+        }
+        sum
+    }
+
+    /// Room of each directory, as last seen; 0 for a failed one.
+    pub(super) fn room(&self) -> Vec<u64> {
+        self.shares().map(|share| share.available).collect()
+    }
+
+    /// Each directory's share of its file system, which it splits with the other working ones
+    /// there.
+    fn shares(&self) -> impl Iterator<Item = Space> {
+        self.all.iter().map(|directory| {
+            let there = |other: &&Directory| other.device == directory.device && other.watch.is_some();
+            let sharing = self.all.iter().filter(there).count() as u64;
+            directory.watch.as_ref().map_or_else(Space::default, |watch| watch.space().share(sharing))
+        })
+    }
+
+    /// Makes a directory's disk seem to hang until the other end of `until` is dropped.
+    #[cfg(test)]
+    pub(super) fn hang(&mut self, index: usize, until: std::sync::mpsc::Receiver<()>) {
+        let look = move |_| {
+            let _ = until.recv();
+            Ok(Space::default())
+        };
+        self.all[index].watch = Some(Watch::start(Space::default(), look).unwrap());
+    }
+}
+
+fn open(path: &Path, reserve_bytes: u64) -> io::Result<Directory> {
+    let home = Home::take(path)?;
+    let disk = RealDisk::open(path)?;
+    let space = look(path, &disk, reserve_bytes, true)?;
+    let (of, tried) = (path.to_owned(), disk.clone());
+    let watch = Watch::start(space, move |suspicious| look(&of, &tried, reserve_bytes, suspicious))?;
+    let device = disk.device()?;
+    Ok(Directory { home, disk, device, watch: Some(watch) })
+}
+
+/// The directory's space. A directory that can't tell it, since it may be gone, is tested as well.
+fn look(path: &Path, disk: &RealDisk, reserve_bytes: u64, suspicious: bool) -> io::Result<Space> {
+    if !disk.is_at(path) {
+        return Err(io::Error::new(io::ErrorKind::NotFound, "another directory is in its place, or none"));
+    }
+    let told = disk.space();
+    if suspicious || told.is_err() {
+        probe(disk).or_else(|error| if is_short(&error) { Ok(()) } else { Err(error) })?;
+    }
+    Ok(told.map_or_else(
+        |_| Space::default(),
+        |stat| Space {
+            capacity: stat.f_blocks * stat.f_frsize,
+            available: (stat.f_bavail * stat.f_frsize).saturating_sub(reserve_bytes),
+        },
+    ))
+}
+
+/// Whether a resource ran out for now: room, a quota, descriptors, memory. That proves nothing
+/// against a disk.
+fn is_short(error: &io::Error) -> bool {
+    let short = [Errno::NOSPC, Errno::DQUOT, Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS];
+    Errno::from_io_error(error).is_some_and(|errno| short.contains(&errno))
+}
+
+/// Whether the operator has to act, as opposed to a failed disk.
+fn is_wrong(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::ResourceBusy | io::ErrorKind::InvalidData)
+}
+
+fn probe(disk: &RealDisk) -> io::Result<()> {
+    let file = disk.create(PROBE)?;
+    file.write_at(0, b"probe")?;
+    file.sync_data()?;
+    disk.remove(PROBE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn take(paths: &[PathBuf]) -> io::Result<(Directories, Identity)> {
+        Directories::take(paths, 0)
+    }
+
+    #[test]
+    fn a_crash_between_two_directories_of_a_datanode_that_joins_isnt_in_its_way() {
+        let root = tempfile::tempdir().unwrap();
+        let paths = ["first", "second"].map(|name| root.path().join(name));
+        let (directories, identity) = take(&paths).unwrap();
+        directories.all[1].home.write(&[(DATANODE, identity.0), (CLUSTER, 7)]).unwrap();
+        drop(directories);
+        let (again, same) = take(&paths).unwrap();
+        assert_eq!((again.cluster(), same), (7, identity));
+        drop(again);
+        assert_eq!(Home::take(&paths[0]).unwrap().read([CLUSTER]).unwrap(), Some([7]));
+    }
+
+    /// The new directory's disk may not be mounted.
+    #[test]
+    fn an_empty_directory_beside_others_that_have_joined_is_told_of() {
+        let root = tempfile::tempdir().unwrap();
+        let paths = ["first", "second", "third"].map(|name| root.path().join(name));
+        let added = |of: &[PathBuf]| take(of).unwrap().0.added().to_vec();
+        assert!(added(&paths[..1]).is_empty(), "there are no others");
+        assert!(added(&paths[..2]).is_empty(), "nothing has been written yet");
+        take(&paths[..2]).unwrap().0.join(7).unwrap();
+        assert!(added(&paths[..2]).is_empty());
+        assert_eq!(added(&paths), paths[2..]);
+        assert!(added(&paths).is_empty(), "once");
+    }
+
+    /// Once, each counted all of the room, and the reserve was filled.
+    #[test]
+    fn directories_of_one_file_system_share_its_room() {
+        let root = tempfile::tempdir().unwrap();
+        let paths = ["first", "second"].map(|name| root.path().join(name));
+        let (mut directories, _) = take(&paths).unwrap();
+        let seen = |of: &Directory| of.watch.as_ref().map(Watch::space).unwrap_or_default();
+        let (first, second) = (seen(&directories.all[0]), seen(&directories.all[1]));
+        assert_eq!(directories.room(), [first.available / 2, second.available / 2]);
+        assert_eq!(directories.space().capacity, first.capacity / 2 * 2);
+        // A failed one leaves all room to the other.
+        directories.all[0].watch = None;
+        assert_eq!(directories.room(), [0, second.available]);
+        assert_eq!(directories.space().capacity, second.capacity);
+        // A directory on another file system shares nothing.
+        directories.all[0].watch = Some(Watch::start(first, |_| Ok(Space::default())).unwrap());
+        directories.all[0].device += 1;
+        assert_eq!(directories.room(), [first.available, second.available]);
+    }
+
+    #[test]
+    fn a_directory_isnt_given_up_because_something_ran_out() {
+        for errno in [Errno::NOSPC, Errno::DQUOT, Errno::MFILE, Errno::NFILE, Errno::NOMEM] {
+            assert!(is_short(&errno.into()), "{errno}");
+        }
+        for errno in [Errno::IO, Errno::ROFS, Errno::NOENT, Errno::NODEV] {
+            assert!(!is_short(&errno.into()), "{errno}");
+        }
+    }
+
+    #[test]
+    fn a_directory_that_another_was_put_in_place_of_has_failed() {
+        let root = tempfile::tempdir().unwrap();
+        let (path, aside) = (root.path().join("data"), root.path().join("aside"));
+        std::fs::create_dir(&path).unwrap();
+        let disk = RealDisk::open(&path).unwrap();
+        assert!(look(&path, &disk, 0, true).is_ok());
+        std::fs::rename(&path, &aside).unwrap();
+        assert!(look(&path, &disk, 0, true).is_err());
+        std::fs::create_dir(&path).unwrap();
+        assert!(look(&path, &disk, 0, true).is_err());
+        // Later writes go to the directory with the other files.
+        disk.create("file").unwrap();
+        assert!(aside.join("file").exists());
+    }
+
+    #[test]
+    fn chunks_that_nobody_says_whose_they_are_arent_taken_into_a_cluster() {
+        let root = tempfile::tempdir().unwrap();
+        let paths = [root.path().join("only")];
+        drop(take(&paths).unwrap());
+        std::fs::write(paths[0].join("0000000000000001_0000000000000001.data"), "bytes").unwrap();
+        drop(take(&paths).unwrap());
+        std::fs::remove_file(paths[0].join("identity")).unwrap();
+        let error = take(&paths).err().unwrap();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+        assert!(error.to_string().contains("put it back"), "{error}");
+    }
+}

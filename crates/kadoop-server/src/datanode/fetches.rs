@@ -1,0 +1,67 @@
+//! Reads from other datanodes, for ordered copies and for chunks that continue others.
+
+use super::shared::Shared;
+use std::{
+    sync::{Arc, Mutex, PoisonError, mpsc},
+    time::Duration,
+};
+use strait_flexrpc::{self as flexrpc, Transport};
+use strait_kadoop_core::{
+    datanode::Fetch,
+    error::{Error, Result},
+    messages::Piece,
+};
+use strait_kadoop_wire::{
+    convert::{piece_from_wire, read_to_wire},
+    failure::Lost,
+    proofs::Procedure,
+    wire::KadoopDatanodeV1Client,
+};
+
+/// Fetches at a time: four copies of two reads each, shared with beginnings of chunks.
+const THREADS: usize = 8;
+
+/// The queue of fetches. The core bounds how many are under way.
+pub(super) fn queue() -> (mpsc::Sender<Fetch>, mpsc::Receiver<Fetch>) {
+    mpsc::channel()
+}
+
+/// The main function of each fetching thread.
+pub(super) fn threads(
+    shared: &Arc<Shared>,
+    asked: mpsc::Receiver<Fetch>,
+) -> Vec<Box<dyn FnOnce() + Send + 'static>> {
+    let asked = Arc::new(Mutex::new(asked));
+    let options = flexrpc::ClientOptions {
+        timeout: Some(Duration::from_millis(shared.config.read_ms)),
+        ..Default::default()
+    };
+    let client = flexrpc::Client::new(options);
+    let thread = |_| -> Box<dyn FnOnce() + Send + 'static> {
+        // The queue ends with the datanode, so threads mustn't keep it alive.
+        let (shared, asked, client) = (Arc::downgrade(shared), Arc::clone(&asked), client.clone());
+        Box::new(move || {
+            loop {
+                let next = asked.lock().unwrap_or_else(PoisonError::into_inner).recv();
+                let Ok(fetch) = next else { return };
+                let Some(shared) = shared.upgrade().filter(|shared| !shared.has_ended()) else { return };
+                let answer = fetch_from(&shared, &client, &fetch);
+                shared.change(|core| core.on_fetched(fetch.id, answer));
+            }
+        })
+    };
+    (0..THREADS).map(thread).collect()
+}
+
+fn fetch_from(shared: &Shared, client: &flexrpc::Client, fetch: &Fetch) -> Result<Piece> {
+    let from = shared.place_of(fetch.from).ok_or(Error::Unavailable)?;
+    let (address, identity) = from;
+    let mut read = read_to_wire(&fetch.read);
+    let asked = shared.token(fetch.read.chunk, fetch.read.stamp).sign(&mut read, Procedure::Read, identity);
+    let handle = client.handle(address, Transport::Tcp).map_err(|_| Error::Unavailable)?;
+    match asked.hear(from, KadoopDatanodeV1Client::new(handle).dn_read(&read)) {
+        Ok(piece) => Ok(piece_from_wire(piece)),
+        Err(Lost::Refused(failure)) => Err(failure.error),
+        Err(Lost::NotExecuted(_) | Lost::Unknown(_)) => Err(Error::Unavailable),
+    }
+}

@@ -1,0 +1,203 @@
+//! A directory that belongs to one process, with its lock and its identity.
+
+use rustix::fs::{FlockOperation, flock};
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, Read as _, Write as _},
+    iter,
+    os::unix::fs::DirBuilderExt as _,
+    path::{Path, PathBuf},
+};
+use strait_kadoop_wire::system::sync_name;
+
+/// The lock's file. It always stays there: only the lock on it counts.
+const LOCK: &str = "lock";
+/// The file with the identity.
+const IDENTITY: &str = "identity";
+const FORMAT: &str = "1";
+/// Names of the numbers in it: the cluster's, and a datanode's own.
+pub(crate) const CLUSTER: &str = "cluster";
+pub(crate) const DATANODE: &str = "datanode";
+
+/// A directory that this process holds until it drops this value.
+#[derive(Debug)]
+pub(crate) struct Home {
+    path: PathBuf,
+    lock: File,
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        // Closing alone would leave the lock with a forked child that hasn't executed yet.
+        let _ = flock(&self.lock, FlockOperation::Unlock);
+    }
+}
+
+impl Home {
+    /// Locks the directory, and makes it if it is missing.
+    ///
+    /// # Errors
+    /// Another process holds it; the operating system's.
+    pub(crate) fn take(path: &Path) -> io::Result<Self> {
+        // Only its owner may look into it: the namenode checks the rights within the cluster.
+        let above = path.ancestors().skip(1);
+        let made: Vec<&Path> = above.take_while(|level| !is_here(level) && !level.exists()).collect();
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+        for level in iter::once(path).chain(made) {
+            sync_name(level)?;
+        }
+        let lock =
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path.join(LOCK))?;
+        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Self { path: path.to_owned(), lock }),
+            Err(rustix::io::Errno::WOULDBLOCK) => Err(io::Error::new(
+                io::ErrorKind::ResourceBusy,
+                format!("{} is in use by another process", path.display()),
+            )),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// As [`kept`], for this directory.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn read<const N: usize>(&self, names: [&str; N]) -> io::Result<Option<[u64; N]>> {
+        kept(&self.path, names)
+    }
+
+    /// Stores numbers under their names, atomically.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub(crate) fn write(&self, numbers: &[(&str, u64)]) -> io::Result<()> {
+        let mut text = format!("format {FORMAT}\n");
+        for (name, number) in numbers {
+            text.push_str(&format!("{name} {number:016x}\n"));
+        }
+        let temporary = self.path.join("identity.tmp");
+        let mut file = File::create(&temporary)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&temporary, self.path.join(IDENTITY))?;
+        File::open(&self.path)?.sync_all()
+    }
+}
+
+/// A kind of process that has directories of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// A namenode, with its log and checkpoints.
+    Namenode,
+    /// A datanode, with its replicas.
+    Datanode,
+}
+
+impl Role {
+    /// The kind of process that has used this directory, by its file `identity`; None if none has,
+    /// or the file can't be read.
+    pub fn of(directory: &Path) -> Option<Self> {
+        match (kept(directory, [DATANODE]), kept(directory, [CLUSTER])) {
+            (Ok(Some(_)), _) => Some(Self::Datanode),
+            (_, Ok(Some(_))) => Some(Self::Namenode),
+            _ => None,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Namenode => "namenode",
+            Self::Datanode => "datanode",
+        }
+    }
+
+    /// Refuses a directory of the other kind.
+    ///
+    /// # Errors
+    /// InvalidInput, with the remedy.
+    pub(crate) fn demand(self, directory: &Path) -> io::Result<()> {
+        match Self::of(directory).filter(|role| *role != self) {
+            None => Ok(()),
+            Some(other) => Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!(
+                    "{} is a {}'s directory (its file `{IDENTITY}`); give a {}'s, or an empty one",
+                    directory.display(),
+                    other.name(),
+                    self.name()
+                ),
+            )),
+        }
+    }
+}
+
+/// The numbers that a process stored in its directory under `names`, in that order; None if there
+/// is no file.
+///
+/// # Errors
+/// The file has other contents, or a newer version wrote it.
+pub(crate) fn kept<const N: usize>(path: &Path, names: [&str; N]) -> io::Result<Option<[u64; N]>> {
+    let mut text = String::new();
+    match File::open(path.join(IDENTITY)) {
+        Ok(mut file) => file.read_to_string(&mut text)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let value =
+        |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')).map(str::trim);
+    let invalid = |why: &str| {
+        io::Error::new(io::ErrorKind::InvalidData, format!("{}: {why}", path.join(IDENTITY).display()))
+    };
+    match value("format") {
+        Some(FORMAT) => {}
+        Some(_) => return Err(invalid("written by another version of this program")),
+        None => return Err(invalid("isn't what this program writes")),
+    }
+    let mut numbers = [0; N];
+    for (number, name) in numbers.iter_mut().zip(names) {
+        let digits = value(name).ok_or_else(|| invalid("isn't of this kind of process"))?;
+        *number = u64::from_str_radix(digits, 16).map_err(|_| invalid("isn't a number"))?;
+    }
+    Ok(Some(numbers))
+}
+
+/// Whether the path is empty, as the parent of a relative path's first name is.
+fn is_here(path: &Path) -> bool {
+    path.as_os_str().is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_is_made_with_all_above_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::take(&dir.path().join("a/b/c")).unwrap();
+        home.write(&[("number", 7)]).unwrap();
+        assert_eq!(home.read(["number"]).unwrap(), Some([7]));
+    }
+
+    #[test]
+    fn a_directory_tells_whose_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(Role::of(dir.path()), None);
+        let of = |name: &str, numbers: &[(&str, u64)]| {
+            let path = dir.path().join(name);
+            Home::take(&path).unwrap().write(numbers).unwrap();
+            path
+        };
+        let namenode = of("nn", &[(CLUSTER, 7)]);
+        let datanode = of("dn", &[(DATANODE, 9), (CLUSTER, 7)]);
+        Role::Namenode.demand(&namenode).unwrap();
+        Role::Datanode.demand(&datanode).unwrap();
+        let refused = Role::Namenode.demand(&datanode).unwrap_err();
+        assert!(refused.to_string().contains("is a datanode's directory"), "{refused}");
+        let refused = Role::Datanode.demand(&namenode).unwrap_err();
+        assert!(refused.to_string().contains("is a namenode's directory"), "{refused}");
+    }
+}

@@ -1,0 +1,31 @@
+//! Kadoop's processes: thin shells around the cores, on FlexRPC.
+//!
+//! ```text
+//!   client ── calls ──→ NamenodeServer: lock ─ core ─ group commit ─→ log
+//!     │                    ↑ heartbeats, answered with orders
+//!     └─ chains, reads ─→ DatanodeServer: core ─→ data directories
+//! ```
+//!
+//! The servers run in any process; `strait namenode` and `strait datanode` run one each.
+//!
+//! This room does I/O, threads, clocks and keys, and decides nothing. The cores decide which
+//! bytes may be written, believed or deleted. It must never: be linked by a client.
+
+mod checkpoints;
+mod commit;
+mod datanode;
+mod dump;
+mod home;
+mod namenode;
+mod observed;
+
+pub use datanode::{DatanodeNumbers, DatanodeOptions, DatanodeServer, ShortCircuit};
+pub use dump::dump_log;
+pub use home::Role;
+pub use namenode::{Accounts, Logins, NamenodeNumbers, NamenodeOptions, NamenodeServer};
+
+use std::time::Duration;
+
+/// Default duration from which a call counts as slow and is logged. HDFS's datanodes have the same
+/// (`dfs.datanode.slow.io.warning.threshold.ms`). It is above a busy disk's sync.
+const SLOW_CALL: Duration = Duration::from_millis(300);

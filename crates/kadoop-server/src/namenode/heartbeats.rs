@@ -1,0 +1,160 @@
+//! The service for datanodes.
+
+use super::{
+    Shared,
+    answers::{Answered, FEATURES},
+    hosts::Known,
+};
+use std::{
+    net::SocketAddr,
+    sync::{Arc, PoisonError},
+};
+use strait_flexrpc::Request;
+use strait_kadoop_core::{
+    ChunkId, NodeId, Stamp,
+    error::{Error, Result},
+    messages::{Change, Heartbeat, Point},
+};
+use strait_kadoop_wire::{
+    Host,
+    convert::{
+        address_from_wire, beat_from_wire, heartbeat_answer_to_wire, host_to_wire, point_from_wire,
+        point_to_wire, text,
+    },
+    failure::refuse_for,
+    system::random,
+    wire,
+};
+
+/// The service for datanodes.
+pub(super) struct Heartbeats(pub Arc<Shared>);
+
+/// Where the datanode serves. One that listens on all addresses serves at the one from which it
+/// calls.
+pub(super) fn address_of(told: &wire::KdHeartbeat<'_>, peer: SocketAddr) -> Result<SocketAddr> {
+    let mut address = address_from_wire(&told.address)?;
+    if address.ip().is_unspecified() {
+        address.set_ip(peer.ip());
+    }
+    Ok(address)
+}
+
+/// Logs at most one line per heartbeat, however many replicas are damaged.
+fn tell_damaged(beat: &Heartbeat, node: NodeId) {
+    let damaged = beat.changes.iter().filter_map(|change| match change {
+        Change::Corrupt { chunk, .. } => Some(chunk.0),
+        _ => None,
+    });
+    let (replicas, chunk) = (damaged.clone().count(), damaged.clone().next());
+    if let Some(chunk) = chunk {
+        tracing::warn!(node = node.0, replicas, chunk, "a datanode has found replicas damaged");
+    }
+}
+
+impl wire::KadoopClusterV1Service for Heartbeats {
+    fn cl_null(&self, _: &Request) -> Answered<()> {
+        Ok(())
+    }
+
+    fn cl_heartbeat(
+        &self,
+        call: &Request,
+        beat: wire::KdHeartbeat<'static>,
+    ) -> Answered<wire::KdHeartbeatAnswer<'_>> {
+        // An older datanode doesn't tell what it has heard.
+        let (seen, highest) = (Point::default(), Default::default());
+        Ok(self.0.answer(&beat, seen, highest, call.peer)?.answer)
+    }
+
+    fn cl_beat(&self, call: &Request, told: wire::KdBeat<'static>) -> Answered<wire::KdBeatAnswer<'_>> {
+        let highest = (ChunkId(told.highest_chunk), Stamp(told.highest_stamp));
+        self.0.answer(&told.beat, point_from_wire(&told.seen), highest, call.peer)
+    }
+}
+
+impl Shared {
+    fn answer(
+        &self,
+        told: &wire::KdHeartbeat<'_>,
+        seen: Point,
+        highest: (ChunkId, Stamp),
+        peer: SocketAddr,
+    ) -> Answered<wire::KdBeatAnswer<'static>> {
+        self.heartbeat(told, seen, highest, peer).map_err(|error| {
+            let why = self.refusal_of(told, error, seen);
+            self.note_refused(told, peer, error, &why);
+            refuse_for(error, why)
+        })
+    }
+
+    /// Refuses a second process with the same identity, as a copied disk has it: the two would end
+    /// each other's sessions for ever. A datanode restarted at another address waits until its last
+    /// run is stale.
+    fn demand_sole(&self, beat: &Heartbeat, address: SocketAddr) -> Result<()> {
+        let Some((node, run)) = self.read().run_of(beat.identity) else { return Ok(()) };
+        let now = self.clock.now();
+        let mut hosts = self.hosts.write().unwrap_or_else(PoisonError::into_inner);
+        let other = hosts.elsewhere(node, address, now, self.config.stale_ms);
+        let other = other.filter(|_| run != beat.incarnation);
+        let news = hosts.note_rival(node, other.is_some(), now);
+        let Some(other) = other else { return Ok(()) };
+        if news {
+            tracing::error!(
+                node = node.0, %other, %address,
+                "two processes serve as one datanode: end one; if its directories are a copy, give it empty ones"
+            );
+        }
+        Err(Error::Busy)
+    }
+
+    fn heartbeat(
+        &self,
+        told: &wire::KdHeartbeat<'_>,
+        seen: Point,
+        highest: (ChunkId, Stamp),
+        peer: SocketAddr,
+    ) -> Result<wire::KdBeatAnswer<'static>> {
+        if told.cluster != 0 && told.cluster != self.cluster {
+            return Err(Error::ForeignData);
+        }
+        let beat = Heartbeat { seen, highest, ..beat_from_wire(told) };
+        let (address, name, rack) = (address_of(told, peer)?, text(&told.name)?, text(&told.rack)?);
+        if beat.session == 0 {
+            self.demand_sole(&beat, address)?;
+        }
+        let mut heard = 0;
+        let answer = self.change(|namenode, now| {
+            heard = now;
+            namenode.heartbeat(&beat, rack, now)
+        })?;
+        if told.session != 0 {
+            self.refused.lock().unwrap_or_else(PoisonError::into_inner).forget(beat.identity);
+        }
+        tell_damaged(&beat, answer.node);
+        let identity = beat.identity;
+        let host =
+            Host { node: answer.node, identity, address, name: name.to_owned(), rack: rack.to_owned() };
+        let (capacity_bytes, used_bytes) = (told.capacity_bytes, told.used_bytes);
+        let mut hosts = self.hosts.write().unwrap_or_else(PoisonError::into_inner);
+        hosts.note(Known { host, calls_from: peer.ip(), capacity_bytes, used_bytes, heard }, || {
+            random().unwrap_or(1)
+        });
+        let members = (told.members != hosts.edition).then(|| wire::KdMembers {
+            edition: hosts.edition,
+            hosts: hosts.iter().map(|known| host_to_wire(&known.host)).collect(),
+        });
+        drop(hosts);
+        let around = wire::KdHeartbeatAnswer {
+            features: FEATURES,
+            cluster: self.cluster,
+            session: 0,
+            node: 0,
+            orders: Vec::new(),
+            report: false,
+            now_ms: Self::token_time(),
+            members,
+        };
+        let log = point_to_wire(answer.log);
+        Ok(wire::KdBeatAnswer { answer: heartbeat_answer_to_wire(&answer, around), log })
+    }
+}

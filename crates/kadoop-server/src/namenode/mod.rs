@@ -1,0 +1,474 @@
+//! The namenode as a process: the core under one lock, the log behind it.
+
+mod answers;
+mod attempts;
+mod audit;
+mod calls;
+mod heartbeats;
+mod hosts;
+mod logins;
+mod numbers;
+mod refusals;
+mod roll;
+mod standings;
+
+use super::{SLOW_CALL, checkpoints::checkpoint, commit::Commit, observed::Observed};
+use crate::home::{CLUSTER, Home, Role};
+use hosts::Hosts;
+use logins::Desk;
+pub use logins::{Accounts, Logins};
+pub use numbers::NamenodeNumbers;
+use refusals::Refused;
+use roll::Roll;
+use std::{
+    io,
+    net::{Ipv4Addr, SocketAddr},
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, atomic::AtomicUsize},
+    time::Duration,
+};
+use strait_flexrpc::{OwnKeys, Server, ServerOptions, ServerTls, WorkerLimits};
+use strait_kadoop_core::{
+    Config, Millis,
+    disk::RealDisk,
+    error::{Error, Result},
+    log::{self, Journal, LogError, Tail},
+    namenode::{Namenode, load},
+};
+use strait_kadoop_wire::wire::{KadoopClusterV1Server, KadoopLoginV1Server, KadoopNamenodeV1Server};
+use strait_kadoop_wire::{
+    clock::{Clock, wall},
+    descriptors::Descriptors,
+    keys::Key,
+    stop::{Stop, Threads},
+    system::random,
+    tokens::{TOKEN_MS, TokenKey},
+};
+use strait_telemetry::{AuditLog, Calls};
+
+/// Interval of the core's periodic work.
+const TICK: Duration = Duration::from_secs(1);
+/// Pause between two parts of a removed tree.
+const SWEEP_PAUSE: Duration = Duration::from_millis(2);
+/// Interval at which the log's length is checked.
+const LOOK: Duration = Duration::from_secs(1);
+/// Longest time between checkpoints, so that a quiet namenode starts as fast as a busy one.
+const CHECKPOINT_MS: Millis = 3_600_000;
+/// Most segments of the log that a start leaves without a checkpoint.
+const MAX_SEGMENTS: usize = 8;
+/// Largest call or answer for clients: a listing of 1,000 names of maximum length, and the chunks
+/// of a file of 4 TiB.
+const CLIENT_PAYLOAD_BYTES: usize = 16 << 20;
+/// Workers for clients. Each mutation holds one until its record is on disk.
+const CLIENT_WORKERS: usize = 256;
+
+/// Settings of a namenode.
+#[derive(Debug, Clone)]
+pub struct NamenodeOptions {
+    /// Directory of log and checkpoints. The namenode makes it if it is missing.
+    pub directory: PathBuf,
+    /// Address for clients; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// Address for datanodes, which learn it at `listen`; port 0 takes a free one.
+    pub listen_datanodes: SocketAddr,
+    /// The cluster's key.
+    pub key: Key,
+    /// Sizes and times of the cluster.
+    pub config: Config,
+    /// Number of records after which it makes a checkpoint. A start replays at most so many, a
+    /// million in some seconds.
+    pub checkpoint_records: u64,
+    /// Lifetime of a chunk's token. Clients request another when they need one.
+    pub token_ms: Millis,
+    /// Settings for users that log in without the clients' key; None: no logins.
+    pub logins: Option<Logins>,
+    /// Descriptors that it may use.
+    pub descriptors: Descriptors,
+    /// Duration from which a call is logged as slow.
+    pub slow_call: Duration,
+    /// The audit log of operations and their callers.
+    pub audit: Option<Arc<AuditLog>>,
+}
+
+impl NamenodeOptions {
+    /// On loopback, with all defaults.
+    pub fn new(directory: impl Into<PathBuf>, key: Key) -> Self {
+        let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        Self {
+            directory: directory.into(),
+            listen: loopback,
+            listen_datanodes: loopback,
+            key,
+            config: Config::default(),
+            checkpoint_records: 1_000_000,
+            token_ms: TOKEN_MS,
+            logins: None,
+            descriptors: Descriptors::of_process(),
+            slow_call: SLOW_CALL,
+            audit: None,
+        }
+    }
+}
+
+/// A running namenode; dropping it stops it.
+pub struct NamenodeServer {
+    shared: Arc<Shared>,
+    stop: Stop,
+    threads: Threads,
+    clients: Option<Server>,
+    datanodes: Option<Server>,
+    torn: Option<String>,
+    _home: Home,
+}
+
+/// State shared by all calls.
+struct Shared {
+    namenode: RwLock<Namenode>,
+    commit: Commit<RealDisk>,
+    hosts: RwLock<Hosts>,
+    refused: Mutex<Refused>,
+    /// Calls that wait for the first datanode.
+    waiting: AtomicUsize,
+    config: Config,
+    cluster: u64,
+    tokens: TokenKey,
+    token_ms: Millis,
+    /// The logins and credentials.
+    desk: Option<Arc<Desk>>,
+    clock: Clock,
+    /// Address at which datanodes join.
+    datanodes_call: RwLock<Option<SocketAddr>>,
+    calls: Arc<Calls>,
+    audit: Option<Arc<AuditLog>>,
+}
+
+impl NamenodeServer {
+    /// Recovers the directory's state, and serves.
+    ///
+    /// # Errors
+    /// Another process holds the directory; log or checkpoint are damaged (the message says how to
+    /// proceed); an address can't be bound.
+    pub fn start(options: NamenodeOptions) -> io::Result<Self> {
+        Role::Namenode.demand(&options.directory)?;
+        let home = Home::take(&options.directory)?;
+        let disk = RealDisk::open(home.path())?;
+        let cluster = cluster_number(&home, &disk)?;
+        let config = options.config.clone();
+        let loaded = load(&disk, cluster, &config).map_err(damaged)?;
+        for error in &loaded.unreadable {
+            tracing::warn!(%error, "skipped a checkpoint that can't be read");
+        }
+        let torn = match &loaded.tail {
+            Tail::Clean => None,
+            Tail::Torn { segment, offset } => {
+                Some(format!("{segment} ended at byte {offset} in a write that a crash cut short"))
+            }
+        };
+        if let Some(torn) = &torn {
+            tracing::warn!("{torn}; nothing in it was ever answered");
+        }
+        let sequence = loaded.state.next.sequence;
+        let checkpointed =
+            log::checkpoints(&strait_kadoop_core::disk::Disk::list(&disk)?).last().copied().unwrap_or(0);
+        let mut journal =
+            Journal::start(disk.clone(), cluster, sequence + 1, config.segment_bytes, config.faults)?;
+        journal.keep_mark()?;
+        let clock = Clock::start();
+        let shared = Arc::new(Shared {
+            namenode: RwLock::new(Namenode::new(config.clone(), loaded.state, clock.now(), random()?)),
+            commit: Commit::new(journal, sequence, sequence.saturating_sub(checkpointed)),
+            hosts: RwLock::default(),
+            refused: Mutex::default(),
+            waiting: AtomicUsize::new(0),
+            config,
+            cluster,
+            tokens: options.key.for_tokens()?,
+            token_ms: options.token_ms,
+            desk: options
+                .logins
+                .clone()
+                .map(|logins| Arc::new(Desk::new(logins, options.key.for_credentials()))),
+            clock,
+            datanodes_call: RwLock::new(None),
+            calls: Arc::new(Calls::new(&calls::names(), options.slow_call)),
+            audit: options.audit.clone(),
+        });
+        shared.begin(random()?)?;
+        let (datanodes, clients) = serve(&options, &shared)?;
+        let (stop, mut threads) = (Stop::default(), Threads::default());
+        let (this, until) = (Arc::clone(&shared), stop.clone());
+        threads.spawn("kadoop-tick", move || this.tick(&until))?;
+        let (this, until, records) = (Arc::clone(&shared), stop.clone(), options.checkpoint_records);
+        // Open the directory again. Linux reports a failed sync once to each opening of a
+        // directory, and a checkpoint mustn't take the report from the log.
+        let disk = RealDisk::open(home.path())?;
+        threads.spawn("kadoop-checkpoint", move || this.checkpoints(&disk, records, &until))?;
+        Ok(Self {
+            shared,
+            stop,
+            threads,
+            clients: Some(clients),
+            datanodes: Some(datanodes),
+            torn,
+            _home: home,
+        })
+    }
+
+    /// Its address for clients.
+    pub fn address(&self) -> SocketAddr {
+        // Present until it is dropped.
+        self.clients.as_ref().map_or_else(unspecified, Server::address)
+    }
+
+    /// Its address for datanodes.
+    pub fn datanodes_address(&self) -> SocketAddr {
+        self.datanodes.as_ref().map_or_else(unspecified, Server::address)
+    }
+
+    /// The torn write that the start found at the log's end, if any.
+    pub fn torn(&self) -> Option<&str> {
+        self.torn.as_deref()
+    }
+
+    /// Whether the log has failed. Nothing is answered then, and the process should end. A new
+    /// start finds out which records are on disk.
+    pub fn has_failed(&self) -> bool {
+        self.shared.commit.has_failed()
+    }
+
+    /// Replaces the certificate for logins. It applies to new connections.
+    ///
+    /// # Errors
+    /// Callers had to show certificates until now, and wouldn't have to any more.
+    pub fn set_tls(&self, tls: ServerTls) -> io::Result<()> {
+        self.clients.as_ref().map_or(Ok(()), |clients| clients.set_tls(tls, None))
+    }
+
+    /// Its counters, readable while it runs and after.
+    pub fn numbers(&self) -> NamenodeNumbers {
+        NamenodeNumbers(Arc::clone(&self.shared))
+    }
+
+    /// Stops it, as dropping does.
+    pub fn shutdown(self) {}
+}
+
+impl Drop for NamenodeServer {
+    fn drop(&mut self) {
+        self.stop.stop();
+        self.clients.take();
+        self.datanodes.take();
+        self.threads.join();
+        self.shared.commit.end();
+    }
+}
+
+fn unspecified() -> SocketAddr {
+    (Ipv4Addr::UNSPECIFIED, 0).into()
+}
+
+/// The cluster's number, drawn at random for a new directory.
+fn cluster_number(home: &Home, disk: &RealDisk) -> io::Result<u64> {
+    let names = strait_kadoop_core::disk::Disk::list(disk)?;
+    let has_log = !log::segments(&names).is_empty() || !log::checkpoints(&names).is_empty();
+    let refuse = |why| {
+        let message = format!("{}: {why}", home.path().display());
+        Err(io::Error::new(io::ErrorKind::InvalidData, message))
+    };
+    if let Some([cluster]) = home.read([CLUSTER])? {
+        return match log::read_mark(disk, cluster).map_err(damaged)? {
+            Some(_) => Ok(cluster),
+            None if has_log => {
+                tracing::warn!(
+                    "the log has no mark beside it, so this start can't tell whether its end is missing"
+                );
+                Ok(cluster)
+            }
+            None => refuse(
+                "it has the file `identity` of a namenode, but the log is gone: put its files back, \
+                 or begin a new cluster in another directory",
+            ),
+        };
+    }
+    if has_log {
+        return refuse("it has a log, but its file `identity` is missing: put it back");
+    }
+    let cluster = random()?;
+    // Before the identity, so that an identity alone shows a lost log.
+    log::make_mark(disk, cluster)?;
+    home.write(&[(CLUSTER, cluster)])?;
+    Ok(cluster)
+}
+
+fn damaged(error: LogError) -> io::Error {
+    match error {
+        LogError::Disk(error) => error,
+        error => io::Error::new(io::ErrorKind::InvalidData, error),
+    }
+}
+
+fn serve(options: &NamenodeOptions, shared: &Arc<Shared>) -> io::Result<(Server, Server)> {
+    let short = || io::Error::other("the cluster's key is too short");
+    let of = ServerOptions {
+        udp: false,
+        connections: options.descriptors.connections(),
+        ..ServerOptions::default()
+    };
+    let datanodes = ServerOptions {
+        listen: options.listen_datanodes,
+        key: Some(options.key.between_nodes().ok_or_else(short)?),
+        ..of.clone()
+    };
+    let datanodes = Server::builder(datanodes)
+        .register(
+            KadoopClusterV1Server::<()>::PROGRAM,
+            KadoopClusterV1Server::<()>::VERSION,
+            Observed {
+                service: KadoopClusterV1Server(heartbeats::Heartbeats(Arc::clone(shared))),
+                calls: Arc::clone(&shared.calls),
+                operation: calls::of_cluster,
+                about: calls::about_heartbeat,
+                refused: |_, _| false,
+            },
+        )
+        .start()?;
+    *shared.datanodes_call.write().unwrap_or_else(PoisonError::into_inner) = Some(datanodes.address());
+    let clients = ServerOptions {
+        listen: options.listen,
+        key: Some(options.key.for_clients().to_namenode().ok_or_else(short)?),
+        own_keys: shared.desk.clone().map(|desk| OwnKeys(desk)),
+        keyless_programs: shared.desk.iter().map(|_| KadoopLoginV1Server::<()>::PROGRAM).collect(),
+        tls: shared.desk.as_ref().map(|desk| desk.tls()),
+        payload_bytes: CLIENT_PAYLOAD_BYTES,
+        workers: WorkerLimits { most: CLIENT_WORKERS, ..of.workers },
+        ..of
+    };
+    let clients = Server::builder(clients)
+        .register(
+            KadoopNamenodeV1Server::<()>::PROGRAM,
+            KadoopNamenodeV1Server::<()>::VERSION,
+            Observed {
+                service: KadoopNamenodeV1Server(answers::Names(Arc::clone(shared))),
+                calls: Arc::clone(&shared.calls),
+                operation: calls::operation,
+                about: calls::about,
+                refused: |_, _| false,
+            },
+        )
+        .register(
+            KadoopLoginV1Server::<()>::PROGRAM,
+            KadoopLoginV1Server::<()>::VERSION,
+            Observed {
+                service: KadoopLoginV1Server(logins::LoginDesk(Arc::clone(shared))),
+                calls: Arc::clone(&shared.calls),
+                operation: calls::of_login,
+                about: |_| String::new(),
+                refused: |_, _| false,
+            },
+        )
+        .start()?;
+    Ok((datanodes, clients))
+}
+
+impl Shared {
+    /// Logs this start.
+    fn begin(&self, random: u64) -> io::Result<()> {
+        let begun = self.change(|namenode, _| {
+            namenode.begin(random);
+            Ok(())
+        });
+        begun.map_err(|error| io::Error::other(format!("the start can't be logged: {error}")))
+    }
+
+    /// Runs a query. Its answer leaves when all records that it saw are on disk.
+    fn ask<T>(&self, ask: impl FnOnce(&Namenode) -> Result<T>) -> Result<T> {
+        let namenode = self.read();
+        let answer = ask(&namenode);
+        let seen = namenode.sequence();
+        drop(namenode);
+        self.commit.wait(seen)?;
+        answer
+    }
+
+    /// Runs a change. Its answer leaves when the change is on disk.
+    fn change<T>(&self, change: impl FnOnce(&mut Namenode, Millis) -> Result<T>) -> Result<T> {
+        let mut namenode = self.write();
+        let answer = change(&mut namenode, self.clock.now());
+        self.commit.push(&mut namenode.outbox);
+        let applied = namenode.sequence();
+        drop(namenode);
+        self.commit.wait(applied)?;
+        answer
+    }
+
+    fn tick(&self, stop: &Stop) {
+        let mut roll = Roll::new(self.read().in_safe_mode());
+        while !stop.sleep(TICK) {
+            let ticked = self.change(|namenode, now| {
+                namenode.set_short_of_room(self.commit.is_short_of_room());
+                namenode.tick(now);
+                Ok(namenode.in_safe_mode())
+            });
+            let Ok(safe_mode) = ticked else { return };
+            self.sweep(stop);
+            let hosts = self.hosts.read().unwrap_or_else(PoisonError::into_inner);
+            roll.call(hosts.iter(), self.clock.now(), self.config.dead_ms, safe_mode);
+        }
+    }
+
+    /// Frees inodes of removed trees, for as long as a tick. Requests take their turns in between.
+    fn sweep(&self, stop: &Stop) {
+        let until = self.clock.now() + TICK.as_millis() as Millis;
+        while self.clock.now() < until
+            && matches!(self.change(|namenode, _| Ok(namenode.sweep())), Ok(true))
+            && !stop.sleep(SWEEP_PAUSE)
+        {}
+    }
+
+    fn checkpoints(&self, disk: &RealDisk, records: u64, stop: &Stop) {
+        let mut last = self.clock.now();
+        // Each start leaves a preallocated segment behind, however few records it holds.
+        let mut many = strait_kadoop_core::disk::Disk::list(disk)
+            .is_ok_and(|names| log::segments(&names).len() > MAX_SEGMENTS);
+        while !stop.sleep(LOOK) {
+            self.commit.look_for_room();
+            self.commit.sync_mark();
+            let written = self.commit.records();
+            let due = self.clock.now().saturating_sub(last) >= CHECKPOINT_MS && written > 0;
+            if written < records && !due && !std::mem::take(&mut many) {
+                continue;
+            }
+            last = self.clock.now();
+            match checkpoint(disk, self.cluster, &self.config, &self.commit) {
+                Ok(sequence) => tracing::info!(sequence, "checkpoint written"),
+                // The log has all records, so the next attempt may succeed.
+                Err(error) => tracing::error!(%error, "no checkpoint"),
+            }
+        }
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Namenode> {
+        self.namenode.read().unwrap_or_else(|poisoned| {
+            self.commit.fail();
+            poisoned.into_inner()
+        })
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Namenode> {
+        self.namenode.write().unwrap_or_else(|poisoned| {
+            // A thread panicked amid a change: only a new start knows the state.
+            self.commit.fail();
+            poisoned.into_inner()
+        })
+    }
+
+    /// The clock for tokens.
+    fn token_time() -> Millis {
+        wall()
+    }
+
+    fn datanodes_call(&self) -> Result<SocketAddr> {
+        let address = *self.datanodes_call.read().unwrap_or_else(PoisonError::into_inner);
+        address.ok_or(Error::Unavailable)
+    }
+}

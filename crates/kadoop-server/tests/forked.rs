@@ -1,0 +1,82 @@
+//! A process that forks. The test has its own file, so that no other thread runs at the fork.
+
+use std::time::Duration;
+use strait_kadoop_client::{Client, ClientOptions, CreateOptions};
+use strait_kadoop_core::{Config, Error, messages::Caller};
+use strait_kadoop_server::{DatanodeOptions, DatanodeServer, NamenodeOptions, NamenodeServer};
+use strait_kadoop_wire::Key;
+use strait_testkit::wait_until;
+
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// Runs `work` in a forked child and returns its result.
+fn in_a_child(work: impl FnOnce() -> bool) -> bool {
+    // SAFETY: the child has only this thread. It takes no lock that another thread may have held
+    // (glibc handles those of its allocator), and ends without running any of the parent's code.
+    match unsafe { libc::fork() } {
+        -1 => panic!("no fork: {}", std::io::Error::last_os_error()),
+        0 => {
+            let held = work();
+            // SAFETY: this ends the child.
+            unsafe { libc::_exit(i32::from(!held)) }
+        }
+        child => {
+            let mut status = -1;
+            let mut ended = 0;
+            // SAFETY: `status` is valid for writes, and the child is this process's.
+            wait_until(DEADLINE, || {
+                ended = unsafe { libc::waitpid(child, &raw mut status, libc::WNOHANG) };
+                ended != 0
+            });
+            if ended != child {
+                // SAFETY: it is this process's child, which hasn't been waited for.
+                unsafe { libc::kill(child, libc::SIGKILL) };
+            }
+            ended == child && libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0
+        }
+    }
+}
+
+#[test]
+fn a_forked_child_is_refused_at_once_and_leaves_its_parents_files_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let key = Key::new([7; 32]);
+    let config = Config { safe_mode_extra_ms: 0, ..Config::default() };
+    let options = NamenodeOptions::new(directory.path().join("namenode"), key.clone());
+    let namenode = NamenodeServer::start(NamenodeOptions { config: config.clone(), ..options }).unwrap();
+    let address = namenode.address().to_string();
+    let data = vec![directory.path().join("datanode")];
+    let options = DatanodeOptions::new(data, address.clone(), key.clone());
+    let _datanode = DatanodeServer::start(DatanodeOptions { config, ..options }).unwrap();
+    let client = Client::connect(ClientOptions::new(address, key.for_clients())).unwrap();
+    assert!(wait_until(DEADLINE, || client.status().unwrap().nodes.iter().any(|node| node.alive)));
+    let me = Caller { user: "kadoop".into(), groups: Vec::new(), session: None };
+    let create = CreateOptions { replication: 1, ..CreateOptions::default() };
+    let mut writer = client.create(&me, "/f", &create).unwrap();
+    writer.write("of the parent").unwrap();
+    writer.flush().unwrap();
+    let mut reader = client.open(&me, "/f").unwrap();
+    let mut borrowed = Some(writer);
+    let held = in_a_child(|| {
+        let mut writer = borrowed.take().unwrap();
+        let refused = [
+            client.stat(&me, "/f").map(drop),
+            client.mkdirs(&me, "/d", 0o755),
+            client.open(&me, "/f").map(drop),
+            reader.read(3).map(drop),
+            writer.write("of the child"),
+            writer.flush().map(drop),
+        ];
+        drop(writer);
+        refused
+            .iter()
+            .all(|refused| matches!(refused, Err(failure) if matches!(failure.error, Error::Invalid(_))))
+    });
+    assert!(held, "the child was let in, or hangs");
+    let mut writer = borrowed.take().unwrap();
+    writer.write(", still").unwrap();
+    writer.close().unwrap();
+    assert_eq!(writer.length(), 20);
+    assert_eq!(reader.read(3).unwrap(), "of ");
+    assert_eq!(client.open(&me, "/f").unwrap().read_at(0, 99).unwrap(), "of the parent, still");
+}

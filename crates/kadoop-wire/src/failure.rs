@@ -1,0 +1,228 @@
+//! Refusals on their way between processes.
+
+use std::fmt;
+use strait_flexrpc::{
+    CallError, Fault, FaultKind, Refusal,
+    stub::{ServiceError, StubError},
+};
+use strait_kadoop_core::error::Error;
+
+/// Stands for a text, which arrives as the fault's message instead.
+const AS_TOLD: &str = "as the peer says";
+
+/// The reason why a call to the cluster failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// The kind. All but [`Error::OutcomeUnknown`] mean that nothing was changed.
+    pub error: Error,
+    /// More detail, for people; may be empty.
+    pub why: String,
+}
+
+impl Failure {
+    /// A failure with its own text.
+    pub fn new(error: Error, why: impl Into<String>) -> Self {
+        Self { error, why: why.into() }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let said = self.error.to_string();
+        match self.why.as_str() {
+            "" => f.write_str(&said),
+            // The peer's text begins with the kind.
+            why if matches!(self.error, Error::Invalid(AS_TOLD) | Error::Limit(AS_TOLD)) => f.write_str(why),
+            why if why == said => f.write_str(why),
+            why => write!(f, "{said}: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self { error, why: String::new() }
+    }
+}
+
+/// The number of each kind in `idl/kadoop.x`. A kind's text arrives as the fault's message.
+const NUMBERS: [(u32, Error); 29] = [
+    (1, Error::NotFound),
+    (2, Error::AlreadyExists),
+    (3, Error::NotADirectory),
+    (4, Error::IsADirectory),
+    (5, Error::NotEmpty),
+    (6, Error::PermissionDenied),
+    (7, Error::Invalid(AS_TOLD)),
+    (8, Error::Busy),
+    (9, Error::LeaseLost),
+    (10, Error::NoDatanodes),
+    (11, Error::UnknownClient),
+    (12, Error::NotRegistered),
+    (13, Error::ForeignData),
+    (14, Error::NoReplica),
+    (15, Error::StaleStamp),
+    (16, Error::WrongIncarnation),
+    (17, Error::NotOpen),
+    (18, Error::BeyondEnd),
+    (19, Error::Corrupt),
+    (20, Error::Disk),
+    (21, Error::Limit(AS_TOLD)),
+    (22, Error::Unavailable),
+    (23, Error::Unauthenticated),
+    (24, Error::TokenExpired),
+    (25, Error::NoSpace),
+    (26, Error::OutcomeUnknown),
+    (27, Error::BytesLost),
+    (28, Error::LogBehind),
+    (29, Error::OtherHistory),
+];
+
+/// A refusal as a service's answer.
+pub fn refuse(error: Error) -> ServiceError {
+    ServiceError::Fault(match known(error) {
+        Some(number) => Fault::application(number, error.to_string()),
+        None => Fault::system(error.to_string()),
+    })
+}
+
+/// As [`refuse`], with a reason for people.
+pub fn refuse_for(error: Error, why: String) -> ServiceError {
+    ServiceError::Fault(match known(error) {
+        Some(number) => Fault::application(number, why),
+        None => Fault::system(why),
+    })
+}
+
+/// A refusal's number, for answers that carry only that; never 0.
+pub fn number_of(error: Error) -> u32 {
+    known(error).unwrap_or(u32::MAX)
+}
+
+/// The refusal with this number.
+pub fn kind_of(number: u32) -> Error {
+    let known = NUMBERS.iter().find(|(known, _)| *known == number);
+    known.map_or(Error::Internal("a refusal that a newer version knows"), |(_, error)| *error)
+}
+
+fn known(error: Error) -> Option<u32> {
+    let alike = |known: &Error| std::mem::discriminant(known) == std::mem::discriminant(&error);
+    NUMBERS.iter().find(|(_, known)| alike(known)).map(|(number, _)| *number)
+}
+
+/// The outcome of a call without a result.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Lost {
+    /// The peer refused it.
+    Refused(Failure),
+    /// The peer never executed it: the caller may try again, there or elsewhere.
+    NotExecuted(Failure),
+    /// The peer may or may not have executed it.
+    Unknown(String),
+}
+
+impl Lost {
+    /// The failure for a caller that doesn't retry.
+    pub fn into_failure(self) -> Failure {
+        match self {
+            Self::Refused(failure) | Self::NotExecuted(failure) => failure,
+            Self::Unknown(why) => Failure::new(Error::OutcomeUnknown, why),
+        }
+    }
+}
+
+impl From<StubError> for Lost {
+    fn from(error: StubError) -> Self {
+        match error {
+            StubError::Arguments(why) => {
+                Self::Refused(Failure::new(Error::Invalid("beyond what a call carries"), why.to_string()))
+            }
+            StubError::Result(why) => {
+                Self::Refused(Failure::new(Error::Internal("an answer of another version"), why.to_string()))
+            }
+            StubError::Call(error) => error.into(),
+        }
+    }
+}
+
+impl From<CallError> for Lost {
+    fn from(error: CallError) -> Self {
+        match error {
+            CallError::Fault(fault) => match from_fault(fault) {
+                Failure { error: Error::OutcomeUnknown, why } => Self::Unknown(why),
+                failure => Self::Refused(failure),
+            },
+            // A retry would get the same refusal.
+            CallError::NotExecuted(
+                refusal @ (Refusal::Unauthenticated
+                | Refusal::TlsRequired
+                | Refusal::TlsUnavailable
+                | Refusal::Untrusted
+                | Refusal::CertificateWanted),
+            ) => Self::Refused(Failure::new(Error::Unauthenticated, refusal.to_string())),
+            CallError::NotExecuted(
+                refusal @ (Refusal::ProgramUnavailable
+                | Refusal::VersionMismatch { .. }
+                | Refusal::ProcedureUnavailable),
+            ) => {
+                Self::Refused(Failure::new(Error::Internal("a peer of another version"), refusal.to_string()))
+            }
+            CallError::NotExecuted(refusal @ Refusal::TooLarge) => {
+                Self::Refused(Failure::new(Error::Invalid("beyond what a call carries"), refusal.to_string()))
+            }
+            CallError::NotExecuted(refusal) => {
+                Self::NotExecuted(Failure::new(Error::Unavailable, refusal.to_string()))
+            }
+            CallError::Unknown(doubt) => Self::Unknown(doubt.to_string()),
+        }
+    }
+}
+
+fn from_fault(fault: Fault) -> Failure {
+    let error = match fault.kind {
+        FaultKind::Application(number) => kind_of(number),
+        FaultKind::GarbageArguments => Error::Internal("a request that the peer doesn't understand"),
+        FaultKind::System => Error::Internal("the peer failed"),
+    };
+    Failure::new(error, fault.message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_refusal_arrives_as_the_kind_that_it_was() {
+        for (_, error) in NUMBERS {
+            let ServiceError::Fault(fault) = refuse(error) else { panic!("{error} isn't a fault") };
+            assert_eq!(from_fault(fault).error, error);
+        }
+        let newer = from_fault(Fault::application(4_000, "no such moon"));
+        assert_eq!(newer.error, Error::Internal("a refusal that a newer version knows"));
+        assert!(newer.to_string().contains("no such moon"));
+    }
+
+    #[test]
+    fn what_the_peer_says_is_said_once() {
+        for error in [Error::Invalid("too small"), Error::Limit("names"), Error::NotFound] {
+            let ServiceError::Fault(fault) = refuse(error) else { panic!("{error} isn't a fault") };
+            assert_eq!(from_fault(fault).to_string(), error.to_string());
+        }
+    }
+
+    #[test]
+    fn the_numbers_are_those_of_the_interface() {
+        let idl = include_str!("../../../idl/kadoop.x");
+        let body = idl.split_once("enum refusal {").and_then(|(_, rest)| rest.split_once('}')).unwrap().0;
+        assert_eq!(body.matches("REFUSED_").count(), NUMBERS.len());
+        for (number, error) in NUMBERS {
+            let debug = format!("{error:?}");
+            let name = debug.split('(').next().unwrap().to_lowercase();
+            let line = body.lines().find(|line| line.trim_end_matches(',').ends_with(&format!("= {number}")));
+            let written = line.unwrap().trim().trim_start_matches("REFUSED_").replace('_', "").to_lowercase();
+            assert!(written.starts_with(&name), "{number}: {written} isn't {name}");
+        }
+    }
+}

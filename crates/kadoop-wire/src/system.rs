@@ -1,0 +1,49 @@
+//! Random numbers, and names that are on disk.
+
+use std::{fs::File, io, path::Path};
+
+/// A random nonzero number.
+///
+/// # Errors
+/// The system can't produce one.
+pub fn random() -> io::Result<u64> {
+    let mut bytes = [0; 8];
+    getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
+    Ok(u64::from_le_bytes(bytes).max(1))
+}
+
+/// Syncs the directory above a file or directory, so that its name is on disk.
+///
+/// # Errors
+/// The operating system's. Not an error: this user may pass through the directory above but not
+/// read it; or that directory can't be synced, since it is read-only with other file systems
+/// mounted in it, or isn't on a disk at all.
+pub fn sync_name(path: &Path) -> io::Result<()> {
+    use io::ErrorKind::{InvalidInput, PermissionDenied, ReadOnlyFilesystem, Unsupported};
+    let above = path.parent().filter(|above| !is_here(above)).unwrap_or(Path::new("."));
+    match File::open(above).and_then(|above| above.sync_all()) {
+        Err(error)
+            if matches!(error.kind(), PermissionDenied | InvalidInput | ReadOnlyFilesystem | Unsupported) =>
+        {
+            Ok(())
+        }
+        synced => synced,
+    }
+}
+
+/// Whether the path is empty, as the parent of a relative path's first name is.
+fn is_here(path: &Path) -> bool {
+    path.as_os_str().is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_may_stand_where_no_name_can_be_put_on_disk() {
+        let error = File::open("/proc").unwrap().sync_all().unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{error}");
+        sync_name(Path::new("/proc/self")).unwrap();
+    }
+}

@@ -1,4 +1,0 @@
-//! Code that frpcgen generates from `idl/kadoop.x`. Its typed counterparts are in
-//! [`crate::messages`]; [`crate::service::convert`] converts between them.
-
-include!(concat!(env!("OUT_DIR"), "/kadoop.rs"));
