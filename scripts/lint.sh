@@ -13,8 +13,8 @@ rust() {
 
 python() {
     local tools=$PWD/.venv/bin
-    "$tools/ruff" check clients/python scripts bench
-    "$tools/ruff" format --check clients/python scripts bench
+    "$tools/ruff" check clients/python scripts bench tests/wires
+    "$tools/ruff" format --check clients/python scripts bench tests/wires
     (cd clients/python && "$tools/mypy" . ../../scripts)
 }
 

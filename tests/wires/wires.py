@@ -18,7 +18,11 @@ from thrift.transport.TSSLSocket import TSSLSocket
 from thrift.transport.TTransport import TBufferedTransport, TFramedTransport
 
 HOST, PORT, CA_FILE = sys.argv[1], int(sys.argv[2]), sys.argv[3]
-PROTOCOLS = {"binary": TBinaryProtocol, "compact": TCompactProtocol, "json": TJSONProtocol}
+PROTOCOLS = {
+    "binary": TBinaryProtocol,
+    "compact": TCompactProtocol,
+    "json": TJSONProtocol,
+}
 TEXT = 'a line, "quoted" \\ and ä\n'
 BYTES = bytes(range(256)) * 5
 
@@ -56,17 +60,27 @@ def of_2009(client: Any, directory: str) -> None:
 def v2(client: Any, directory: str) -> None:
     session = client.openSession(ttypes.OpenSessionRequest()).token
     path = directory + "/g"
-    client.makeDirectories(ttypes.MakeDirectoriesRequest(session=session, path=directory))
-    handle = client.createFile(ttypes.CreateFileRequest(session=session, path=path)).handle
+    client.makeDirectories(
+        ttypes.MakeDirectoriesRequest(session=session, path=directory)
+    )
+    handle = client.createFile(
+        ttypes.CreateFileRequest(session=session, path=path)
+    ).handle
     client.appendData(
-        ttypes.AppendDataRequest(session=session, handle=handle, expected_offset=0, data=BYTES)
+        ttypes.AppendDataRequest(
+            session=session, handle=handle, expected_offset=0, data=BYTES
+        )
     )
     client.closeFile(ttypes.CloseFileRequest(session=session, handle=handle))
     handle = client.openFile(ttypes.OpenFileRequest(session=session, path=path)).handle
-    read = ttypes.ReadRangeRequest(session=session, handle=handle, offset=0, length=4096)
+    read = ttypes.ReadRangeRequest(
+        session=session, handle=handle, offset=0, length=4096
+    )
     assert client.readRange(read).data == BYTES
     try:
-        client.getFileInfo(ttypes.GetFileInfoRequest(session=session, path=directory + "/missing"))
+        client.getFileInfo(
+            ttypes.GetFileInfoRequest(session=session, path=directory + "/missing")
+        )
         raise AssertionError("a missing file was found")
     except ttypes.DfsError as error:
         assert error.kind == "NotFound", error
@@ -89,5 +103,5 @@ for protocol, name, tls, generation, run in cells():
         run(DfsV2.Client(PROTOCOLS[protocol](transport)), "/" + cell.replace(" ", "-"))
         transport.close()
         print(cell, "ok", flush=True)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - any failure is this cell's outcome
         print(cell, "WRONG", repr(error), flush=True)

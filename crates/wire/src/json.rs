@@ -337,7 +337,7 @@ mod tests {
     #[test]
     fn brackets_are_bounded_and_matched() {
         let end = |text: &[u8]| message_end(&mut Brackets::default(), text);
-        assert_eq!(end(br#"[{"]":"\"]"}] "#), Ok(Some(12)));
+        assert_eq!(end(br#"[{"]":"\"]"}] "#), Ok(Some(13)));
         assert!(matches!(end(b"[}"), Err(DecodeError::Malformed(_))));
         assert_eq!(end(&[b'['; MAX_BRACKETS as usize]), Ok(None));
         assert_eq!(end(&[b'['; MAX_BRACKETS as usize + 1]), Err(DecodeError::TooDeep));
