@@ -457,9 +457,16 @@ impl World {
             let located = namenode.locate(&user, path, 0, u64::MAX);
             let chunks = located.into_iter().flat_map(|located| located.chunks);
             let kept = |at: u64| file.kept.iter().any(|(from, to)| (*from..*to).contains(&at));
+            // The chunks that a new one has replaced are kept, and stand in for its first bytes.
+            let of_former = |chunk: ChunkId| {
+                let former = namenode.state().kept.get(&chunk).into_iter().flatten();
+                let former = former.filter(|former| elsewhere(**former));
+                let used = former.filter_map(|former| Some(namenode.state().chunks.get(former)?.used));
+                u64::from(used.max().unwrap_or(0))
+            };
             let weak = |of: &LocatedChunk| {
                 let end = of.offset + u64::from(of.length.max(1));
-                of.offset >= file.least || (of.offset..end).any(kept)
+                of.offset + of_former(of.chunk) >= file.least || (of.offset..end).any(kept)
             };
             let lost = chunks.filter(|of| weak(of) && !elsewhere(of.chunk));
             self.losses.lost.extend(lost.map(|of| of.chunk));
