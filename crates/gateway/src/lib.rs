@@ -22,7 +22,7 @@
 //! ```
 //!
 //! Both ways meet at `Request`: behind it nothing knows how a message came, but for
-//! [`Peer`](peer::Peer)'s `http`. That takes loopback's default identity away, and keeps `init`'s session
+//! `Peer`'s `http`. That takes loopback's default identity away, and keeps `init`'s session
 //! off the connection. `http` reads no byte of a body before the user's share has memory for it: the
 //! user is known by the token in the head, and a body without one has 64 KiB at most. The same flow
 //! counts the moved bytes, so `slow` ends slow HTTP clients, too.

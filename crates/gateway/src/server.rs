@@ -130,7 +130,7 @@ impl Gateway {
         GatewayNumbers(self.shared.clone())
     }
 
-    /// Serves until `shutdown` is done. Then lets requests in flight end (within [`Limits::drain`])
+    /// Serves until `shutdown` is done. Then lets requests in flight end (within [`Limits::drain`](crate::Limits::drain))
     /// and closes open files.
     pub async fn serve(self, shutdown: impl Future<Output = ()>) {
         let Self { listener, shared, reload, .. } = self;

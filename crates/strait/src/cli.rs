@@ -339,7 +339,7 @@ pub struct Listening {
     /// A name under which HTTP clients reach this gateway; repeatable. Addresses and localhost always work.
     #[arg(long = "http-host", value_name = "NAME")]
     pub http_hosts: Vec<String>,
-    /// An origin whose pages may call over HTTP, as https://HOST[:PORT]; repeatable [default: none].
+    /// An origin whose pages may call over HTTP, as SCHEME://HOST:PORT; repeatable [default: none].
     #[arg(long = "http-origin", value_name = "ORIGIN")]
     pub http_origins: Vec<String>,
     #[command(flatten)]
