@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# scripts/fuzz.sh SECONDS [TARGET]: fuzzes each target of fuzz/ for so long.
+# scripts/fuzz.sh SECONDS [TARGET]: fuzzes each target of fuzz/ for so long. FUZZ_SEED=N repeats
+# the inputs of that seed; otherwise they are other ones each time.
 #
 # On the stable toolchain: LLVM's coverage counters are ordinary code-generation
 # flags. What stays away is AddressSanitizer, which is nightly's; the crates
@@ -34,7 +35,7 @@ for target in "${targets[@]}"; do
     # A finding's message and input are at the end of the log.
     "$CARGO_TARGET_DIR/$host/release/$target" "fuzz/corpus/$target" \
         -artifact_prefix="fuzz/artifacts/$target/" -max_total_time="$SECONDS_EACH" \
-        -rss_limit_mb=$MEMORY_MB -max_len=4096 -timeout=10 -print_final_stats=1 >"$log" 2>&1 || {
+        -rss_limit_mb=$MEMORY_MB -max_len=4096 -seed="${FUZZ_SEED:-0}" -timeout=10 -print_final_stats=1 >"$log" 2>&1 || {
         tail -n 40 "$log"
         printf 'fuzz: %s: FOUND something; its input is in fuzz/artifacts/%s\n' "$target" "$target"
         exit 1

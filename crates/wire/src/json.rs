@@ -81,6 +81,10 @@ impl Brackets {
             let Some(byte) = buffer.get(self.position) else { return Ok(None) };
             self.position += 1;
             match byte {
+                b' ' | b'\t' | b'\r' | b'\n' => {}
+                _ if self.depth == 0 && !matches!(byte, b'[' | b'{') => {
+                    return Err(DecodeError::Malformed("not a JSON message"));
+                }
                 b'"' => self.in_string = true,
                 b'[' | b'{' => {
                     if self.depth == max_depth {
@@ -90,7 +94,7 @@ impl Brackets {
                     self.objects = self.objects << 1 | u128::from(*byte == b'{');
                 }
                 b']' | b'}' => {
-                    if self.depth == 0 || (self.objects & 1 == 1) != (*byte == b'}') {
+                    if (self.objects & 1 == 1) != (*byte == b'}') {
                         return Err(DecodeError::Malformed("brackets that don't match"));
                     }
                     self.depth -= 1;
@@ -99,7 +103,7 @@ impl Brackets {
                         return Ok(Some(self.position));
                     }
                 }
-                b' ' | b'\t' | b'\r' | b'\n' | b'!'..=b'~' => {}
+                b'!'..=b'~' => {}
                 _ => return Err(DecodeError::Malformed("a byte outside of strings that JSON doesn't have")),
             }
         }
@@ -226,9 +230,11 @@ pub(crate) fn integer(from: &mut Bytes) -> Result<i64> {
 
 /// A field's id, which is a key and so stands in quotes.
 pub(crate) fn quoted_integer(from: &mut Bytes) -> Result<i64> {
+    const NO_ID: DecodeError = DecodeError::Malformed("not a field's id");
     let mut text = string(from)?;
-    let value = integer(&mut text)?;
-    if text.is_empty() { Ok(value) } else { Err(DecodeError::Malformed("not a field's id")) }
+    // The end of the text isn't the end of the message: it never reads as a message cut short.
+    let value = integer(&mut text).map_err(|_| NO_ID)?;
+    if text.is_empty() { Ok(value) } else { Err(NO_ID) }
 }
 
 /// A type's name.
@@ -259,11 +265,7 @@ pub(crate) fn skip(from: &mut Bytes) -> Result<()> {
 
 /// The end of the message that `buffer` begins with.
 pub(crate) fn message_end(brackets: &mut Brackets, buffer: &[u8]) -> Result<Option<usize>> {
-    match buffer.first() {
-        None => Ok(None),
-        Some(b'[') => brackets.end(buffer, MAX_BRACKETS),
-        Some(_) => Err(DecodeError::Malformed("not a JSON message")),
-    }
+    brackets.end(buffer, MAX_BRACKETS)
 }
 
 /// Writes a string.
@@ -328,6 +330,15 @@ mod tests {
     }
 
     #[test]
+    fn a_key_without_a_number_is_malformed_and_not_cut_short() {
+        for key in [r#""""#, r#"" ""#, r#""-""#, r#""1x""#] {
+            let read = quoted_integer(&mut Bytes::from_static(key.as_bytes()));
+            assert!(matches!(read, Err(DecodeError::Malformed(_))), "{key}");
+        }
+        assert_eq!(quoted_integer(&mut Bytes::from_static(b"\"1")), Err(DecodeError::Truncated));
+    }
+
+    #[test]
     fn base64_is_read_with_and_without_padding() {
         for text in [r#""AQ==""#, r#""AQ""#] {
             assert_eq!(base64(&mut Bytes::from_static(text.as_bytes())).unwrap(), [1][..]);
@@ -338,6 +349,8 @@ mod tests {
     fn brackets_are_bounded_and_matched() {
         let end = |text: &[u8]| message_end(&mut Brackets::default(), text);
         assert_eq!(end(br#"[{"]":"\"]"}] "#), Ok(Some(13)));
+        assert_eq!(end(b"\r\n [1] "), Ok(Some(6)));
+        assert!(matches!(end(b"\"[]\""), Err(DecodeError::Malformed(_))));
         assert!(matches!(end(b"[}"), Err(DecodeError::Malformed(_))));
         assert_eq!(end(&[b'['; MAX_BRACKETS as usize]), Ok(None));
         assert_eq!(end(&[b'['; MAX_BRACKETS as usize + 1]), Err(DecodeError::TooDeep));
