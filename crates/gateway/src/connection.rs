@@ -88,7 +88,8 @@ async fn accept(
     match tls {
         None => {
             let (from, to) = stream.into_split();
-            run(shared, from, to, peer, shutdown).await
+            // On the heap, so that a connection takes the memory of its own kind only.
+            Box::pin(run(shared, from, to, peer, shutdown)).await
         }
         Some((tls, acceptor)) => {
             let turns = shared.handshakes.holder(&Key::Origin(peer.origin()));
@@ -97,7 +98,7 @@ async fn accept(
             let peer = Peer { encrypted: true, ..peer };
             if !tls.asks_for_certificates() {
                 let (from, to) = Encrypted::split(stream);
-                return run(shared, from, to, peer, shutdown).await;
+                return Box::pin(run(shared, from, to, peer, shutdown)).await;
             }
             // A second descriptor, since the stream's halves own the first.
             let socket = stream.get_ref().0.as_fd().try_clone_to_owned()?;
@@ -105,7 +106,7 @@ async fn accept(
             let chain: Vec<_> = shown.iter().map(|shown| shown.clone().into_owned()).collect();
             let (from, to) = Encrypted::split(stream);
             let served = run(shared, from, to, peer, shutdown);
-            while_trusted(&tls, &chain, &socket, served).await
+            Box::pin(while_trusted(&tls, &chain, &socket, served)).await
         }
     }
 }

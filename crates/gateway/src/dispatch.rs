@@ -79,12 +79,13 @@ async fn wait_for(context: &Context, bytes: usize) -> Permit {
 
 /// Does `work` to its end, even if the connection is cut meanwhile. A half-written file is of no
 /// use to the client.
-async fn to_its_end<T, F>(context: &Arc<Context>, work: impl FnOnce(Arc<Context>) -> F) -> Result<T>
+fn to_its_end<T, W, F>(context: &Arc<Context>, work: W) -> impl Future<Output = Result<T>> + use<T, W, F>
 where
     T: Send + 'static,
+    W: FnOnce(Arc<Context>) -> F,
     F: Future<Output = Result<T>> + Send + 'static,
 {
-    turns::to_its_end(work(context.clone())).await
+    turns::to_its_end(work(context.clone()))
 }
 
 /// Encodes the answer to one request.

@@ -92,29 +92,30 @@ impl Asked {
         read().map_err(|error: Error| DfsError::of(&certain(error, doubtful.as_deref())))
     }
 
-    /// Runs a mutation once for its request id, as a task of its own.
-    async fn once(
+    /// Runs a mutation once for its request id, as a task of its own, which begins at once.
+    fn once(
         self,
         method: &'static str,
         mutation: impl Future<Output = Result<Outcome>> + Send + 'static,
-    ) -> Answer<Outcome> {
+    ) -> impl Future<Output = Answer<Outcome>> {
         let Self { caller, id, found, doubtful, keep, place, .. } = self;
-        let run = async move {
+        // On the heap, as in `turns::to_its_end`.
+        let mutation = Box::pin(mutation);
+        let ended = turns::to_its_end(async move {
             let _place = place;
             let mutation = async {
                 let done = mutation.await;
                 done.map_err(|error| DfsError::of(&certain(error, doubtful.as_deref())))
             };
-            match id {
+            Ok(match id {
                 None => mutation.await,
                 Some(id) => match caller.session.mutations.once(id, found, method, keep, mutation).await {
                     Ok(outcome) => outcome,
                     Err(error) => Err(DfsError::of(&error)),
                 },
-            }
-        };
-        let ended = turns::to_its_end(async move { Ok(run.await) }).await;
-        ended.unwrap_or_else(|error| Err(DfsError::of(&error)))
+            })
+        });
+        async { ended.await.unwrap_or_else(|error| Err(DfsError::of(&error))) }
     }
 }
 

@@ -52,18 +52,22 @@ fn beyond_call<F: Future>(rest: F) -> impl Future<Output = F::Output> {
     }
 }
 
-/// Does the current call's `work` to its end, even if the call is dropped meanwhile.
+/// Does the current call's `work` to its end, even if the call is dropped meanwhile. It begins at once.
 ///
 /// # Errors
 /// Those of `work`, and OutcomeUnknown if it panics.
-pub async fn to_its_end<T: Send + 'static>(
+pub fn to_its_end<T: Send + 'static>(
     work: impl Future<Output = Result<T>> + Send + 'static,
-) -> Result<T> {
-    let work = RequestId::scope(RequestId::current(), beyond_call(work));
-    tokio::spawn(work).await.unwrap_or_else(|failure| {
-        tracing::error!(%failure, "a call ended by a panic or an abort");
-        Err(Error::new(ErrorKind::OutcomeUnknown, "the gateway failed during the operation"))
-    })
+) -> impl Future<Output = Result<T>> {
+    // On the heap: each future around it would have room for it twice, for its argument and its state.
+    let work = beyond_call(Box::pin(work));
+    let task = tokio::spawn(RequestId::scope(RequestId::current(), work));
+    async {
+        task.await.unwrap_or_else(|failure| {
+            tracing::error!(%failure, "a call ended by a panic or an abort");
+            Err(Error::new(ErrorKind::OutcomeUnknown, "the gateway failed during the operation"))
+        })
+    }
 }
 
 /// Makes the current call count for this user from now on.
@@ -142,11 +146,13 @@ impl Opener {
     /// Does the work of a call that moves so many bytes in a turn of this opener, if there is one.
     async fn moves<F: Future>(opener: Option<&Self>, bytes: usize, work: F) -> F::Output {
         let calls = opener.map(|opener| opener.calls.clone());
-        let transfer = match opener.filter(|_| bytes > SMALL_BYTES) {
-            Some(opener) => Some(opener.transfers.clone().take(1).await),
-            None => None,
-        };
-        work::lend(Arc::new(transfer), in_turn(calls, work)).await
+        match opener.filter(|_| bytes > SMALL_BYTES) {
+            Some(opener) => {
+                let transfer = opener.transfers.clone().take(1).await;
+                work::lend(Arc::new(transfer), in_turn(calls, work)).await
+            }
+            None => in_turn(calls, work).await,
+        }
     }
 }
 
