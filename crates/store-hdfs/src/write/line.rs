@@ -2,6 +2,7 @@
 
 use super::super::wire::ExtendedBlock;
 use super::queue::{Packet, Queue};
+use std::iter;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use strait_store::{Error, Result};
 use tokio::sync::Notify;
@@ -50,14 +51,16 @@ impl Line {
         }
     }
 
-    /// The packet to send next. Dropping the future loses none.
-    pub async fn next_packet(&self) -> Packet {
+    /// The packets to send next, one at least. Dropping the future loses none.
+    pub async fn next_packets(&self, most: usize) -> Vec<Packet> {
         loop {
             {
                 let mut state = self.lock();
-                if let Some(packet) = state.queue.next() {
-                    state.sent = state.sent.max(packet.piece.end());
-                    return packet;
+                let next = iter::from_fn(|| state.queue.next());
+                let packets: Vec<Packet> = next.take(most).collect();
+                if let Some(last) = packets.last() {
+                    state.sent = state.sent.max(last.piece.end());
+                    return packets;
                 }
             }
             self.to_streamer.notified().await;
@@ -72,10 +75,13 @@ impl Line {
         if let Some(block) = &mut state.block {
             block.num_bytes = block.num_bytes.max(packet.piece.end());
         }
+        let may_end = state.queue.is_all_acked();
         drop(state);
         self.to_writer.notify_one();
-        // The end of the block may be next.
-        self.to_streamer.notify_one();
+        if may_end {
+            // The end of the block may be next.
+            self.to_streamer.notify_one();
+        }
         Some(packet)
     }
 

@@ -10,13 +10,15 @@ use super::wire::{OpTransferBlock, OpWriteBlock, PipelineAck, STORAGE_DISK, Stag
 use bytes::BytesMut;
 use std::io::{self, IoSlice};
 use std::time::Duration;
-use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 const OP_WRITE_BLOCK: u8 = 80;
 const OP_TRANSFER_BLOCK: u8 = 86;
 
+/// Most packets of one system call.
+const BATCH_PACKETS: usize = 8;
 /// Time for acknowledgements that may name the culprit after a packet couldn't be sent.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
@@ -157,9 +159,9 @@ impl Pipeline {
         };
         let sending = async {
             loop {
-                let next = timeout(settings.heartbeat(), line.next_packet()).await;
-                let packet = next.unwrap_or_else(|_| Packet::heartbeat());
-                match timeout(settings.write_timeout(*datanodes), send(&mut write, &packet)).await {
+                let next = timeout(settings.heartbeat(), line.next_packets(BATCH_PACKETS)).await;
+                let packets = next.unwrap_or_else(|_| vec![Packet::heartbeat()]);
+                match timeout(settings.write_timeout(*datanodes), send(&mut write, &packets)).await {
                     Ok(Ok(())) => {}
                     Ok(Err(error)) => return error,
                     Err(elapsed) => return elapsed.into(),
@@ -180,19 +182,23 @@ impl Pipeline {
     }
 }
 
-/// Sends one packet.
-async fn send(write: &mut (impl AsyncWrite + Unpin), packet: &Packet) -> io::Result<()> {
-    let head = packet.head();
-    let data = &packet.piece.data;
-    let mut done = 0;
-    while done < head.len() {
-        let sent = write.write_vectored(&[IoSlice::new(&head[done..]), IoSlice::new(data)]).await?;
+/// Sends packets, all with one system call if the socket has room.
+async fn send(write: &mut (impl AsyncWrite + Unpin), packets: &[Packet]) -> io::Result<()> {
+    let heads: Vec<BytesMut> = packets.iter().map(Packet::head).collect();
+    let with_data = heads.iter().zip(packets);
+    let mut slices: Vec<IoSlice<'_>> =
+        with_data.flat_map(|(head, packet)| [IoSlice::new(head), IoSlice::new(&packet.piece.data)]).collect();
+    let mut rest = &mut slices[..];
+    // Skips empty slices, which would never count as sent.
+    IoSlice::advance_slices(&mut rest, 0);
+    while !rest.is_empty() {
+        let sent = write.write_vectored(rest).await?;
         if sent == 0 {
             return Err(io::ErrorKind::WriteZero.into());
         }
-        done += sent;
+        IoSlice::advance_slices(&mut rest, sent);
     }
-    write.write_all(&data[done - head.len()..]).await
+    Ok(())
 }
 
 /// Makes the datanode `from` copy the block's present bytes to `to`.

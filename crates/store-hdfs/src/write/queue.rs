@@ -122,6 +122,11 @@ impl Queue {
         self.sent.front().is_some_and(|packet| packet.ends_block)
     }
 
+    /// Whether no packet waits for an acknowledgement. Others may wait to be sent.
+    pub fn is_all_acked(&self) -> bool {
+        self.sent.is_empty()
+    }
+
     /// Bytes not acknowledged.
     pub fn bytes(&self) -> usize {
         self.bytes
