@@ -122,6 +122,8 @@ setup_test() {
     need default-jdk-headless have javac
     need maven have mvn
     need iproute2 have tc
+    need openssh-server test -x /usr/sbin/sshd # hosts of `strait run`
+    need openssh-client have ssh
     install_packages
     setup_run
     local version

@@ -2,6 +2,7 @@
 //! command reads.
 
 mod ckpt;
+mod run;
 
 use crate::failure::Failure;
 use crate::help::{self, GATEWAY_FLAGS, KADOOP_FLAGS};
@@ -9,6 +10,7 @@ pub use ckpt::{Ckpt, CkptAction, Flatten, Map};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::parser::ValueSource;
 use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+pub use run::{Launcher, Run};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -251,6 +253,11 @@ pub enum Command {
     KadoopLog(KadoopLog),
     /// Look into logical files that many writers write, check, recover and flatten them
     Ckpt(Ckpt),
+    /// Run a command for each file, on hosts that hold it
+    Run(Run),
+    /// Run commands for `strait run` on this host
+    #[command(hide = true)]
+    RunHelper,
     /// Forget the logins that are kept on this host
     Logout(Logout),
     /// Set a user's password in the password file of a gateway or namenode, or remove the user

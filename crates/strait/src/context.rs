@@ -38,6 +38,8 @@ pub struct Context {
     kadoop_key: Option<PathBuf>,
     kadoop_over_tcp: bool,
     tls: Option<TlsOptions>,
+    /// The flags of helpers on other hosts.
+    pub helper_flags: Vec<String>,
     opened: RefCell<HashMap<String, Arc<dyn FileSystem>>>,
     /// Stores that couldn't be opened, when, and why.
     away: RefCell<HashMap<String, (Instant, Error)>>,
@@ -79,6 +81,7 @@ const LONG_WAIT: Duration = Duration::from_secs(1);
 impl Context {
     /// A context by these flags.
     pub fn new(global: Global) -> Self {
+        let helper_flags = global.for_helpers();
         let identity = global.client_cert.zip(global.client_key);
         // An authority or an identity of our own implies TLS.
         let messages = Messages { json: global.json };
@@ -96,6 +99,7 @@ impl Context {
             timeout: global.timeout.map(Duration::from_secs),
             kadoop_key: global.kadoop_key,
             kadoop_over_tcp: global.kadoop_over_tcp,
+            helper_flags,
             opened: RefCell::default(),
             away: RefCell::default(),
             own_sessions: RefCell::default(),

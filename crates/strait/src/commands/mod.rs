@@ -21,6 +21,7 @@ mod passwd;
 mod pump;
 mod remove;
 mod rename;
+mod run;
 mod running;
 mod serve;
 mod stat;
@@ -63,6 +64,8 @@ pub async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Rebalance(flags) => datanodes::rebalance(&context, flags).await,
         Command::KadoopLog(log) => kadoop_log::kadoop_log(&context, log),
         Command::Ckpt(ckpt) => ckpt::ckpt(&context, ckpt).await,
+        Command::Run(flags) => run::run(&context, flags).await,
+        Command::RunHelper => run::helper(&context).await,
         Command::Logout(logout) => logout::logout(&context, logout),
         Command::Passwd(passwd) => passwd::passwd(passwd),
         Command::Malgen(malgen) => malgen::malgen(malgen),

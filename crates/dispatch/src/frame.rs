@@ -1,0 +1,205 @@
+//! What a dispatcher and a host's helper send each other over a pipe.
+//!
+//! ```text
+//!   length: u32 │ kind: u8 │ job: u32 │ payload        (big endian; the length counts what follows it)
+//! ```
+//!
+//! The helper begins with [`Frame::Hello`]. Jobs go to it, and output and exits come back, in any
+//! order among jobs. The end of its input tells the helper to end its jobs and itself.
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use serde::{Deserialize, Serialize};
+
+/// Longest frame, its length excluded: a command line may have 2 MiB on Linux.
+pub const MAX_FRAME_BYTES: usize = 4 << 20;
+/// Most bytes of output that one frame should carry.
+pub const OUTPUT_BYTES: usize = 64 << 10;
+const LENGTH_BYTES: usize = 4;
+/// Kind and job.
+const FIXED_BYTES: usize = 5;
+
+/// A helper's first message.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hello {
+    /// The helper's version, which has to be the dispatcher's.
+    pub version: String,
+    /// Processors of its host.
+    pub processors: usize,
+}
+
+/// A command to run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Job {
+    /// The input's URI.
+    pub uri: String,
+    /// The program and its arguments. `{}` in an argument stands for the path of the input's copy.
+    pub command: Vec<String>,
+    /// The command is ended after so many milliseconds; 0: never.
+    pub timeout_ms: u64,
+}
+
+/// How a job ended.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Exit {
+    /// The command's exit code; 0 if a signal ended it.
+    pub code: i32,
+    /// The signal that ended it; 0 for none.
+    pub signal: i32,
+    /// Why the command couldn't be run to its end on this input: the store's or the host's error.
+    pub failure: Option<String>,
+    /// Another host may succeed.
+    pub retry_elsewhere: bool,
+    /// Bytes of the input that the command was given.
+    pub input_bytes: u64,
+}
+
+impl Exit {
+    /// Whether the command ran, and succeeded.
+    pub fn is_success(&self) -> bool {
+        self.failure.is_none() && self.code == 0 && self.signal == 0
+    }
+}
+
+/// A message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Frame {
+    /// The helper is ready.
+    Hello(Hello),
+    /// Run this.
+    Job(u32, Job),
+    /// Some standard output of a job.
+    Output(u32, Bytes),
+    /// Some standard error of a job.
+    Error(u32, Bytes),
+    /// A job has ended; none of its frames follows.
+    Exit(u32, Exit),
+}
+
+/// Bytes that no helper sends.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FrameError {
+    /// A length of no frame, as text of a shell's start-up file looks like.
+    #[error("a message of {0} bytes")]
+    Length(u32),
+    /// A kind of no frame.
+    #[error("a message of the unknown kind {0}")]
+    Kind(u8),
+    /// The payload of a frame can't be read.
+    #[error("a broken message: {0}")]
+    Payload(String),
+}
+
+impl Frame {
+    /// The frame as bytes.
+    pub fn encode(&self) -> Bytes {
+        let (kind, job, payload) = match self {
+            Self::Hello(hello) => (b'H', 0, json(hello)),
+            Self::Job(id, job) => (b'J', *id, json(job)),
+            Self::Output(id, bytes) => (b'O', *id, bytes.clone()),
+            Self::Error(id, bytes) => (b'E', *id, bytes.clone()),
+            Self::Exit(id, exit) => (b'X', *id, json(exit)),
+        };
+        let mut frame = BytesMut::with_capacity(LENGTH_BYTES + FIXED_BYTES + payload.len());
+        frame.put_u32((FIXED_BYTES + payload.len()) as u32);
+        frame.put_u8(kind);
+        frame.put_u32(job);
+        frame.put(payload);
+        frame.freeze()
+    }
+}
+
+fn json(value: &impl Serialize) -> Bytes {
+    // These types have no value that JSON lacks.
+    serde_json::to_vec(value).unwrap_or_default().into()
+}
+
+fn parsed<T: for<'a> Deserialize<'a>>(payload: &[u8]) -> Result<T, FrameError> {
+    serde_json::from_slice(payload).map_err(|error| FrameError::Payload(error.to_string()))
+}
+
+/// Finds frames in received bytes.
+#[derive(Debug, Default)]
+pub struct Frames {
+    received: BytesMut,
+}
+
+impl Frames {
+    /// The buffer to which received bytes are appended. It holds one frame and what came with it.
+    pub fn buffer(&mut self) -> &mut BytesMut {
+        &mut self.received
+    }
+
+    /// The next whole frame; none if more bytes have to come.
+    ///
+    /// # Errors
+    /// The bytes are no frames. What follows can't be read either.
+    pub fn take(&mut self) -> Result<Option<Frame>, FrameError> {
+        let Some(length) = self.received.first_chunk::<LENGTH_BYTES>() else { return Ok(None) };
+        let length = u32::from_be_bytes(*length);
+        if !(FIXED_BYTES..=MAX_FRAME_BYTES).contains(&(length as usize)) {
+            return Err(FrameError::Length(length));
+        }
+        if self.received.len() < LENGTH_BYTES + length as usize {
+            return Ok(None);
+        }
+        self.received.advance(LENGTH_BYTES);
+        let mut frame = self.received.split_to(length as usize).freeze();
+        let (kind, job) = (frame.get_u8(), frame.get_u32());
+        Ok(Some(match kind {
+            b'H' => Frame::Hello(parsed(&frame)?),
+            b'J' => Frame::Job(job, parsed(&frame)?),
+            b'O' => Frame::Output(job, frame),
+            b'E' => Frame::Error(job, frame),
+            b'X' => Frame::Exit(job, parsed(&frame)?),
+            other => return Err(FrameError::Kind(other)),
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn all() -> Vec<Frame> {
+        let command = vec!["grep".into(), "a b\n'\"".into()];
+        vec![
+            Frame::Hello(Hello { version: "1".into(), processors: 2 }),
+            Frame::Job(7, Job { uri: "file:///a b".into(), command, timeout_ms: 5 }),
+            Frame::Output(7, Bytes::from_static(b"\0\xff")),
+            Frame::Error(u32::MAX, Bytes::new()),
+            Frame::Exit(7, Exit { signal: 9, failure: Some("no".into()), ..Exit::default() }),
+        ]
+    }
+
+    #[test]
+    fn frames_are_read_however_they_are_cut() {
+        let sent: Vec<u8> = all().iter().flat_map(Frame::encode).collect();
+        for piece in [1, 3, 64, sent.len()] {
+            let (mut frames, mut read) = (Frames::default(), Vec::new());
+            for bytes in sent.chunks(piece) {
+                frames.buffer().extend_from_slice(bytes);
+                while let Some(frame) = frames.take().unwrap() {
+                    read.push(frame);
+                }
+            }
+            assert_eq!(read, all());
+        }
+    }
+
+    #[test]
+    fn a_shells_greeting_is_refused_at_once() {
+        let mut frames = Frames::default();
+        frames.buffer().extend_from_slice(b"Welcome");
+        assert_eq!(frames.take(), Err(FrameError::Length(0x5765_6c63)));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_frames_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let mut frames = Frames::default();
+            frames.buffer().extend_from_slice(&bytes);
+            while let Ok(Some(_)) = frames.take() {}
+        }
+    }
+}

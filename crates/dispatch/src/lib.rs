@@ -1,0 +1,24 @@
+//! Code to data: which host runs a command on which input, and what the hosts tell each other of it.
+//! Pure: it starts no process, opens no connection and reads no clock.
+//!
+//! ```text
+//!   inputs (bytes, hosts) ─→ plan ─→ Schedule ─ next(host) ─→ a job for the host ─→ frame ─→ helper
+//!                                        ▲                                               │
+//!                                        └── done, failed, lost ←── frames ←─────────────┘
+//! ```
+//!
+//! A *host* is a machine that runs commands, a *slot* a place for one command there. An input is
+//! *local* to the hosts that hold its bytes.
+//!
+//! This room must never: do what its caller can do for it (processes, sockets, files, clocks); let
+//! a peer's message take memory before it is checked.
+
+pub mod frame;
+pub mod joblog;
+pub mod plan;
+pub mod schedule;
+
+pub use frame::{Frame, FrameError, Frames};
+pub use joblog::{Entry, finished};
+pub use plan::{Input, Plan, plan};
+pub use schedule::{Given, Schedule};

@@ -1,0 +1,234 @@
+//! The first distribution of inputs over hosts.
+//!
+//! Each input goes to a host that holds it, such that the host with the most bytes has as few as
+//! possible: the largest inputs first, each to the least loaded of its hosts. Then inputs move along
+//! chains of hosts away from the most loaded one, until that helps no more.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+/// Work for one command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Input {
+    /// Its size. An empty input counts as one byte, so that empty ones are spread, too.
+    pub bytes: u64,
+    /// The numbers of the hosts that hold it, best first. None of them: any host is as good.
+    pub hosts: Vec<usize>,
+}
+
+impl Input {
+    fn cost(&self) -> u64 {
+        self.bytes.max(1)
+    }
+}
+
+/// Inputs by host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// The numbers of each host's inputs, in their order.
+    pub queues: Vec<Vec<usize>>,
+}
+
+/// Most moves of one plan, for each input: a bound on its time.
+const MOVES_AN_INPUT: usize = 4;
+
+/// Distributes `inputs` over `hosts` hosts of equal speed. An input without a host goes to the least
+/// loaded one. Host numbers beyond `hosts` are ignored.
+pub fn plan(inputs: &[Input], hosts: usize) -> Plan {
+    let mut planner = Planner::new(inputs, hosts);
+    if hosts > 0 {
+        planner.spread();
+        planner.improve();
+    }
+    let mut queues = planner.held;
+    queues.iter_mut().for_each(|queue| queue.sort_unstable());
+    Plan { queues }
+}
+
+struct Planner<'a> {
+    inputs: &'a [Input],
+    /// Each host's bytes.
+    load: Vec<u64>,
+    /// Each host's inputs.
+    held: Vec<Vec<usize>>,
+}
+
+impl<'a> Planner<'a> {
+    fn new(inputs: &'a [Input], hosts: usize) -> Self {
+        Self { inputs, load: vec![0; hosts], held: vec![Vec::new(); hosts] }
+    }
+
+    fn places(&self, input: usize) -> impl Iterator<Item = usize> + use<'a> {
+        let hosts = self.load.len();
+        self.inputs[input].hosts.iter().copied().filter(move |host| *host < hosts)
+    }
+
+    fn give(&mut self, input: usize, host: usize) {
+        self.load[host] += self.inputs[input].cost();
+        self.held[host].push(input);
+    }
+
+    fn spread(&mut self) {
+        let mut largest_first: Vec<usize> = (0..self.inputs.len()).collect();
+        largest_first.sort_by_key(|input| Reverse(self.inputs[*input].cost()));
+        let mut anywhere = Vec::new();
+        for input in largest_first {
+            match self.places(input).min_by_key(|host| self.load[*host]) {
+                Some(host) => self.give(input, host),
+                None => anywhere.push(input),
+            }
+        }
+        let mut least_first: BinaryHeap<_> =
+            self.load.iter().enumerate().map(|(host, load)| Reverse((*load, host))).collect();
+        for input in anywhere {
+            let Some(Reverse((_, host))) = least_first.pop() else { return };
+            self.give(input, host);
+            least_first.push(Reverse((self.load[host], host)));
+        }
+    }
+
+    fn improve(&mut self) {
+        for _ in 0..MOVES_AN_INPUT * self.inputs.len() {
+            let Some(full) = (0..self.load.len()).max_by_key(|host| self.load[*host]) else { return };
+            if !self.relieve(full) {
+                return;
+            }
+        }
+    }
+
+    /// Moves an input away from `full`: to a host that stays below it, or along a chain of hosts each
+    /// of which gives one on. Whether it could.
+    fn relieve(&mut self, full: usize) -> bool {
+        let top = self.load[full];
+        // How each host was reached: from which host, and by which input.
+        let mut reached: Vec<Option<(usize, usize)>> = vec![None; self.load.len()];
+        let mut queue = VecDeque::from([full]);
+        while let Some(host) = queue.pop_front() {
+            // Each host of a chain must stay below the top with what it takes and gives on.
+            let taken = reached[host].map_or(0, |(_, input)| self.inputs[input].cost());
+            for &input in &self.held[host] {
+                let cost = self.inputs[input].cost();
+                if host != full && self.load[host] + taken - cost >= top {
+                    continue;
+                }
+                for to in self.places(input) {
+                    if to == full || reached[to].is_some() {
+                        continue;
+                    }
+                    reached[to] = Some((host, input));
+                    if self.load[to] + cost < top {
+                        self.shift(to, full, &reached);
+                        return true;
+                    }
+                    queue.push_back(to);
+                }
+            }
+        }
+        false
+    }
+
+    /// Moves the inputs of the chain from `full` to `end`.
+    fn shift(&mut self, end: usize, full: usize, reached: &[Option<(usize, usize)>]) {
+        let mut to = end;
+        while to != full
+            && let Some((from, input)) = reached[to]
+        {
+            self.held[from].retain(|held| *held != input);
+            self.load[from] -= self.inputs[input].cost();
+            self.give(input, to);
+            to = from;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn loads(inputs: &[Input], plan: &Plan) -> Vec<u64> {
+        plan.queues.iter().map(|queue| queue.iter().map(|input| inputs[*input].cost()).sum()).collect()
+    }
+
+    /// The highest load of the best division where inputs may be cut, approached from above: again and
+    /// again, each input is divided such that its hosts become as even as it can make them.
+    fn ideal(inputs: &[Input], hosts: usize) -> f64 {
+        let mut parts: Vec<Vec<f64>> = inputs
+            .iter()
+            .map(|input| vec![input.cost() as f64 / input.hosts.len() as f64; input.hosts.len()])
+            .collect();
+        let mut load = vec![0.0; hosts];
+        for (input, parts) in inputs.iter().zip(&parts) {
+            input.hosts.iter().zip(parts).for_each(|(host, part)| load[*host] += part);
+        }
+        for _ in 0..200 {
+            for (input, parts) in inputs.iter().zip(&mut parts) {
+                let places = &input.hosts;
+                places.iter().zip(&*parts).for_each(|(host, part)| load[*host] -= part);
+                // Fills the emptiest ones up to a common level.
+                let mut order: Vec<usize> = (0..places.len()).collect();
+                order.sort_by(|a, b| load[places[*a]].total_cmp(&load[places[*b]]));
+                let mut rest = input.cost() as f64;
+                parts.fill(0.0);
+                for count in 1..=order.len() {
+                    let level = load[places[order[count - 1]]];
+                    let next = order.get(count).map_or(f64::INFINITY, |at| load[places[*at]]);
+                    let step = ((next - level) * count as f64).min(rest);
+                    for at in &order[..count] {
+                        parts[*at] += step / count as f64;
+                        load[places[*at]] += step / count as f64;
+                    }
+                    rest -= step;
+                }
+            }
+        }
+        load.into_iter().fold(0.0, f64::max)
+    }
+
+    fn inputs_of(hosts: usize) -> impl Strategy<Value = Vec<Input>> {
+        let replicas = proptest::collection::vec(0..hosts * hosts, 1..4).prop_map(move |drawn| {
+            // Low numbers are more frequent: skewed.
+            let mut hosts: Vec<usize> = drawn.into_iter().map(|drawn| drawn.isqrt()).collect();
+            hosts.sort_unstable();
+            hosts.dedup();
+            hosts
+        });
+        proptest::collection::vec((1u64..100, replicas), 200..400)
+            .prop_map(|drawn| drawn.into_iter().map(|(bytes, hosts)| Input { bytes, hosts }).collect())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(40))]
+        #[test]
+        fn each_input_is_planned_once_on_a_host_that_holds_it_and_no_host_has_much_too_much(inputs in inputs_of(8)) {
+            let plan = plan(&inputs, 8);
+            let mut planned: Vec<usize> = plan.queues.concat();
+            planned.sort_unstable();
+            prop_assert_eq!(planned, (0..inputs.len()).collect::<Vec<_>>());
+            for (host, queue) in plan.queues.iter().enumerate() {
+                prop_assert!(queue.iter().all(|input| inputs[*input].hosts.contains(&host)));
+            }
+            let highest = loads(&inputs, &plan).into_iter().max().unwrap() as f64;
+            let ideal = ideal(&inputs, 8);
+            prop_assert!(highest <= 1.05 * ideal + 1.0, "{highest} beside {ideal}");
+        }
+    }
+
+    #[test]
+    fn inputs_without_a_host_fill_the_emptiest_ones_and_unknown_hosts_are_none() {
+        let input = |bytes, hosts: &[usize]| Input { bytes, hosts: hosts.to_vec() };
+        let inputs = [input(10, &[0]), input(0, &[]), input(4, &[7]), input(5, &[])];
+        assert_eq!(plan(&inputs, 2).queues, [vec![0], vec![1, 2, 3]]);
+        assert_eq!(plan(&inputs, 0).queues, Vec::<Vec<usize>>::new());
+    }
+
+    #[test]
+    fn an_input_moves_along_a_chain_of_hosts() {
+        // Greedily, host 0 gets what only it has, on top of what host 1 could have had after
+        // giving one of its own to host 2.
+        let input = |bytes, hosts: &[usize]| Input { bytes, hosts: hosts.to_vec() };
+        let inputs = [input(5, &[0, 1]), input(5, &[1, 2]), input(4, &[0]), input(4, &[0])];
+        let plan = plan(&inputs, 3);
+        assert_eq!(loads(&inputs, &plan).into_iter().max(), Some(8));
+    }
+}
