@@ -84,12 +84,14 @@ impl Client {
     fn writer(&self, caller: &Caller, path: &str, mutation: &Mutation) -> Result<Writer, Failure> {
         let until = Instant::now() + self.link.options.timeout;
         loop {
+            let opening = self.link.opening();
             match self.link.open(caller, mutation) {
                 Ok(begun) => return Writer::new(self, caller, path, &begun),
                 // Its session's earlier writer has to be fenced first.
                 Err(Failure { error: Error::Unavailable, .. })
                     if caller.session.is_some() && Instant::now() < until =>
                 {
+                    drop(opening);
                     std::thread::sleep(TAKING);
                 }
                 Err(failure) => return Err(failure),

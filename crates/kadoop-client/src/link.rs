@@ -8,16 +8,16 @@ use super::{
     members,
     pool::Pool,
     requests::{Begun, Requests},
-    writer::{Driver, Drivers, Unwanted},
+    writer::{Driver, Drivers, InDoubt, Unwanted},
 };
 use std::{
     net::{SocketAddr, ToSocketAddrs},
-    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard},
     time::{Duration, Instant},
 };
 use strait_flexrpc::{self as flexrpc, Transport, stub::StubError};
 use strait_kadoop_core::{
-    ClientId, Config,
+    ClientId, Config, FileId,
     error::Error,
     messages::{Caller, Mutation},
 };
@@ -50,6 +50,11 @@ pub(super) struct Link {
     writers: Drivers,
     /// Leases that the namenode hasn't taken back yet.
     unwanted: Mutex<Vec<Unwanted>>,
+    /// Openings that the namenode may have executed without the client hearing of it.
+    in_doubt: Mutex<Vec<InDoubt>>,
+    /// Read from an opening's request until its writer is registered: meanwhile nobody can tell a wanted
+    /// lease from an unwanted one.
+    opening: RwLock<()>,
 }
 
 /// The namenode's answer when the client joined.
@@ -68,8 +73,22 @@ impl Link {
         let joined = RwLock::new(Arc::new(Joined::new(joined)));
         let (data, pool, writers) = (members::client(), Pool::default(), Drivers::default());
         let borrowing = options.short_circuit.then(|| Borrowing::new(data.clone()));
-        let (process, unwanted) = (Process::this(), Mutex::default());
-        Ok(Self { options, process, entry, address, joined, data, pool, borrowing, writers, unwanted })
+        let (process, unwanted, in_doubt) = (Process::this(), Mutex::default(), Mutex::default());
+        let opening = RwLock::default();
+        Ok(Self {
+            options,
+            process,
+            entry,
+            address,
+            joined,
+            data,
+            pool,
+            borrowing,
+            writers,
+            unwanted,
+            in_doubt,
+            opening,
+        })
     }
 
     pub(super) fn joined(&self) -> Arc<Joined> {
@@ -97,11 +116,12 @@ impl Link {
         mutation: &Mutation,
     ) -> Result<wire::KdAnswer<'static>, Failure> {
         let (caller, mutation) = (caller_to_wire(caller), mutation_to_wire(mutation));
-        self.execute(|to, request| to.nn_mutate(&caller, &request, &mutation))
+        self.execute(|to, request| to.nn_mutate(&caller, &request, &mutation), drop)
     }
 
     /// Opens a file for writing, once: `mutation` is a creation or an append. A new file has its
-    /// first chunk, if the namenode can give one.
+    /// first chunk, if the namenode can give one. If its outcome stays unknown, the client later gives
+    /// up the lease that it may have got.
     pub(super) fn open(
         &self,
         caller: &Caller,
@@ -114,14 +134,21 @@ impl Link {
         };
         let opening = wire::KdOpening { session: session.into(), min_replicas };
         let (on_wire, body) = (caller_to_wire(caller), mutation_to_wire(mutation));
+        let in_doubt = |begun| {
+            if let Mutation::Create { path, .. } | Mutation::Append { path } = mutation {
+                let (caller, path) = (caller.clone(), path.clone());
+                self.in_doubt().push(InDoubt { begun, caller, path });
+            }
+        };
         if matches!(mutation, Mutation::Create { .. }) {
-            match self.execute(|to, request| to.nn_begin(&on_wire, &request, &body, &opening)) {
+            match self.execute(|to, request| to.nn_begin(&on_wire, &request, &body, &opening), in_doubt) {
                 // An older namenode.
                 Err(Failure { error: Error::Internal(_), .. }) => {}
                 begun => return begun,
             }
         }
-        let opened = match self.execute(|to, request| to.nn_open(&on_wire, &request, &body, &opening)) {
+        let open = |to: &mut KadoopNamenodeV1Client, request| to.nn_open(&on_wire, &request, &body, &opening);
+        let opened = match self.execute(open, in_doubt) {
             // A still older one.
             Err(Failure { error: Error::Internal(_), .. }) if min_replicas == 0 => {
                 match self.mutate(caller, mutation)? {
@@ -137,10 +164,12 @@ impl Link {
         Ok(wire::KdBegunFile { opened, first: None })
     }
 
-    /// Makes a request under a number of its own until the namenode has judged it.
+    /// Makes a request under a number of its own until the namenode has judged it. `in_doubt` gets a
+    /// request whose outcome is unknown when time is up.
     fn execute<T>(
         &self,
         ask: impl Fn(&mut KadoopNamenodeV1Client, wire::KdRequest) -> Result<T, StubError>,
+        in_doubt: impl FnOnce(Begun),
     ) -> Result<T, Failure> {
         self.process.demand()?;
         let until = self.until();
@@ -176,6 +205,7 @@ impl Link {
                     }
                 }
                 Err(failure) if doubtful && !judged => {
+                    in_doubt(begun);
                     return Err(Failure::new(Error::OutcomeUnknown, failure.to_string()));
                 }
                 answer => return answer,
@@ -233,6 +263,44 @@ impl Link {
         }
     }
 
+    /// Asks the namenode about an opening whose answer was lost, and gives up the lease that it got.
+    fn settle(&self, opening: InDoubt) {
+        let InDoubt { begun, caller, path } = opening;
+        let on_wire = caller_to_wire(&caller);
+        // If the namenode has executed the request with this number, it repeats its answer. If not, it
+        // refuses this one: nobody can append to the root. Repeating the opening itself could replace a
+        // file long after its caller has gone on.
+        let refused = Mutation::Append { path: "/".to_owned() };
+        let refused = mutation_to_wire(&refused);
+        let none = wire::KdOpening { session: (&[][..]).into(), min_replicas: 0 };
+        let told = attempt(&self.options, &self.entry, &self.address, RENEWAL, &mut |to| {
+            to.nn_open(&on_wire, &request_to_wire(begun.id()), &refused, &none)
+        });
+        match told {
+            Ok(wire::KdOpenedFile { opened, .. }) => {
+                let (client, file) = (begun.client().0, FileId(opened.file));
+                drop(begun);
+                let _alone = self.opening.write().unwrap_or_else(PoisonError::into_inner);
+                // A later opening of the file may have got the lease.
+                if self.writers.all().iter().all(|writer| writer.file() != file) {
+                    self.give_up(Unwanted { client, file, caller, path });
+                }
+            }
+            Err(Lost::Refused(Failure { error, .. }))
+                if error != Error::Unauthenticated && !is_temporary(error) => {}
+            Err(_) => self.in_doubt().push(InDoubt { begun, caller, path }),
+        }
+    }
+
+    /// Holds off [`Link::settle`] while a file is opened and its writer isn't registered.
+    pub(super) fn opening(&self) -> RwLockReadGuard<'_, ()> {
+        self.opening.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn in_doubt(&self) -> MutexGuard<'_, Vec<InDoubt>> {
+        self.in_doubt.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn unwanted(&self) -> MutexGuard<'_, Vec<Unwanted>> {
         self.unwanted.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -243,6 +311,10 @@ impl Link {
         for lease in std::mem::take(&mut *self.unwanted()) {
             let this = Arc::clone(self);
             self.pool.run(move || this.give_up(lease));
+        }
+        for opening in std::mem::take(&mut *self.in_doubt()) {
+            let this = Arc::clone(self);
+            self.pool.run(move || this.settle(opening));
         }
         let writers = self.writers.all();
         if writers.is_empty() {

@@ -605,6 +605,13 @@ pub(super) struct Unwanted {
     pub path: String,
 }
 
+/// A creation or an append of unknown outcome. While it exists, the namenode keeps its answer.
+pub(super) struct InDoubt {
+    pub begun: Begun,
+    pub caller: Caller,
+    pub path: String,
+}
+
 /// Drivers of the files open for writing.
 #[derive(Default)]
 pub(super) struct Drivers(Mutex<Vec<Weak<Driver>>>);

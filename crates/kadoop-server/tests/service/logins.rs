@@ -1,11 +1,12 @@
 //! Logged-in users act only as themselves, and only while their password is valid. Their secrets
 //! cross no wire in clear.
 
-use crate::support::{Cluster, key, namenode_options, names, pattern, rpc, signed_read, superuser, user};
+use crate::support::{
+    Cluster, Way, key, namenode_options, names, pattern, relay, rpc, signed_read, superuser, user,
+};
 use std::{
     collections::BTreeMap,
-    io::{Read as _, Write as _},
-    net::{Shutdown, SocketAddr, TcpListener, TcpStream},
+    net::SocketAddr,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -515,40 +516,6 @@ fn wiretap(to: SocketAddr) -> (SocketAddr, Arc<Mutex<Vec<u8>>>) {
         true
     };
     (relay(to, keep), seen)
-}
-
-#[derive(Clone, Copy, PartialEq)]
-enum Way {
-    Call,
-    Answer,
-}
-
-/// Forwards bytes while `passes` allows it, and then ends the connection.
-fn relay(to: SocketAddr, passes: impl Fn(Way, &[u8]) -> bool + Send + Sync + 'static) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let (at, passes) = (listener.local_addr().unwrap(), Arc::new(passes));
-    // The thread ends with the test's process.
-    std::thread::spawn(move || {
-        for from in listener.incoming() {
-            // The namenode may be restarting.
-            let (Ok(from), Ok(to)) = (from, TcpStream::connect(to)) else { continue };
-            let ways =
-                [(Way::Call, from.try_clone().unwrap(), to.try_clone().unwrap()), (Way::Answer, to, from)];
-            for (way, mut from, mut to) in ways {
-                let passes = passes.clone();
-                std::thread::spawn(move || {
-                    let mut buffer = [0; 65_536];
-                    while let Ok(len @ 1..) = from.read(&mut buffer) {
-                        if !passes(way, &buffer[..len]) || to.write_all(&buffer[..len]).is_err() {
-                            break;
-                        }
-                    }
-                    let _ = to.shutdown(Shutdown::Both);
-                });
-            }
-        }
-    });
-    at
 }
 
 #[test]

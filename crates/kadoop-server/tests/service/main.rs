@@ -3,6 +3,7 @@
 mod data;
 mod descriptors;
 mod digests;
+mod doubtful;
 mod faults;
 mod hostile;
 mod impostors;

@@ -1,7 +1,13 @@
 //! A namenode in this process, and its callers.
 
 use bytes::Bytes;
-use std::{io, net::SocketAddr, path::Path, time::Duration};
+use std::{
+    io::{self, Read, Write},
+    net::{Shutdown, SocketAddr, TcpListener, TcpStream},
+    path::Path,
+    sync::Arc,
+    time::Duration,
+};
 use strait_flexrpc::{self as flexrpc, Transport};
 use strait_kadoop_client::{Client, ClientOptions, CreateOptions};
 use strait_kadoop_core::{Config, Identity, messages::Caller};
@@ -259,4 +265,39 @@ fn once_free<T>(start: impl Fn() -> io::Result<T>) -> T {
 /// Bytes without repetitions.
 pub fn pattern(length: usize) -> Bytes {
     (0..length as u64).map(|at| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as u8).collect()
+}
+
+/// A relay's direction.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Way {
+    Call,
+    Answer,
+}
+
+/// Forwards bytes while `passes` allows it, and then ends the connection.
+pub fn relay(to: SocketAddr, passes: impl Fn(Way, &[u8]) -> bool + Send + Sync + 'static) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (at, passes) = (listener.local_addr().unwrap(), Arc::new(passes));
+    // The thread ends with the test's process.
+    std::thread::spawn(move || {
+        for from in listener.incoming() {
+            // The namenode may be restarting.
+            let (Ok(from), Ok(to)) = (from, TcpStream::connect(to)) else { continue };
+            let ways =
+                [(Way::Call, from.try_clone().unwrap(), to.try_clone().unwrap()), (Way::Answer, to, from)];
+            for (way, mut from, mut to) in ways {
+                let passes = passes.clone();
+                std::thread::spawn(move || {
+                    let mut buffer = [0; 65_536];
+                    while let Ok(len @ 1..) = from.read(&mut buffer) {
+                        if !passes(way, &buffer[..len]) || to.write_all(&buffer[..len]).is_err() {
+                            break;
+                        }
+                    }
+                    let _ = to.shutdown(Shutdown::Both);
+                });
+            }
+        }
+    });
+    at
 }
