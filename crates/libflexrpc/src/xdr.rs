@@ -386,7 +386,8 @@ pub unsafe extern "C" fn frpc_xdr_array(
     let (stream, value, count) = unsafe { (&mut *xdrs, &mut *value, &mut *count) };
     match stream.op {
         ENCODE => {
-            if *count > max || (value.is_null() && *count > 0) || !stream.word(*count) {
+            let fits = *count <= max && (!value.is_null() || *count == 0);
+            if !(fits && stream.word(*count)) {
                 return 0;
             }
         }
