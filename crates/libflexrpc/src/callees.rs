@@ -1,0 +1,280 @@
+//! Programs and their server, one for the process.
+
+use crate::callers::frpc_bytes;
+use crate::xdr::{Routine, Xdr};
+use crate::{guarded, text};
+use nix::libc::{c_char, c_int, c_uint, c_void};
+use std::net::ToSocketAddrs;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+use strait_flexrpc::{Credentials, Fault, Reply, Request, Server, ServerOptions, ServiceError};
+
+type Dispatch = unsafe extern "C" fn(*mut frpc_request);
+
+/// See flexrpc.h.
+#[repr(C)]
+pub struct frpc_request {
+    program: u32,
+    version: u32,
+    procedure: u32,
+    authenticated: c_int,
+    auth_sys: c_int,
+    uid: u32,
+    gid: u32,
+    left_ms: i64,
+    call: *mut Call<'static>,
+}
+
+/// The Rust side of a request.
+struct Call<'r> {
+    args: &'r [u8],
+    reply: &'r mut Reply,
+    outcome: Result<(), ServiceError>,
+}
+
+struct Program {
+    number: u32,
+    version: u32,
+    dispatch: Dispatch,
+    one_at_a_time: bool,
+}
+
+/// The process's server.
+struct Serving {
+    programs: Vec<Program>,
+    server: Option<Server>,
+    ended: bool,
+}
+
+static SERVING: Mutex<Serving> = Mutex::new(Serving { programs: Vec::new(), server: None, ended: false });
+static ENDED: Condvar = Condvar::new();
+/// Held while a dispatch function that isn't thread-safe runs.
+static ONE: Mutex<()> = Mutex::new(());
+
+fn serving() -> MutexGuard<'static, Serving> {
+    SERVING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// See flexrpc.h.
+#[unsafe(no_mangle)]
+pub extern "C" fn frpc_register_program(
+    number: u32,
+    version: u32,
+    dispatch: Option<Dispatch>,
+    flags: c_uint,
+) -> c_int {
+    guarded(-1, || {
+        let dispatch = dispatch.ok_or("a null pointer in place of the dispatch function")?;
+        let mut serving = serving();
+        if serving.server.is_some() {
+            return Err("the server runs already: register programs before it starts".to_owned());
+        }
+        if serving.programs.iter().any(|one| (one.number, one.version) == (number, version)) {
+            return Err(format!("program {number} version {version} is registered already"));
+        }
+        serving.programs.push(Program { number, version, dispatch, one_at_a_time: flags & 1 != 0 });
+        Ok(0)
+    })
+}
+
+fn dispatched(
+    dispatch: Dispatch,
+    one_at_a_time: bool,
+    request: &Request,
+    reply: &mut Reply,
+) -> Result<(), ServiceError> {
+    let unanswered = Err(Fault::system("the service gave no answer").into());
+    let mut call = Call { args: &request.args, reply, outcome: unanswered };
+    let user = match &request.credentials {
+        Credentials::Sys(user) => Some((user.uid, user.gid)),
+        _ => None,
+    };
+    let left = |deadline: Instant| deadline.saturating_duration_since(Instant::now()).as_millis();
+    let mut shown = frpc_request {
+        program: request.procedure.program,
+        version: request.procedure.version,
+        procedure: request.procedure.number,
+        authenticated: request.authenticated.into(),
+        auth_sys: user.is_some().into(),
+        uid: user.map_or(0, |(uid, _)| uid),
+        gid: user.map_or(0, |(_, gid)| gid),
+        left_ms: request.deadline.map_or(-1, |deadline| left(deadline).try_into().unwrap_or(i64::MAX)),
+        call: (&raw mut call).cast(),
+    };
+    let one = one_at_a_time.then(|| ONE.lock().unwrap_or_else(PoisonError::into_inner));
+    // SAFETY: the program registered this function; the request outlives it.
+    unsafe { dispatch(&mut shown) };
+    drop(one);
+    call.outcome
+}
+
+/// # Safety
+/// The request is null, or its dispatch function runs in this thread.
+unsafe fn call<'r>(request: *mut frpc_request) -> Result<&'r mut Call<'static>, String> {
+    // SAFETY: the caller's promise.
+    let request = unsafe { request.as_ref() }.ok_or("a null request")?;
+    // SAFETY: the call lives as long as its request.
+    unsafe { request.call.as_mut() }.ok_or_else(|| "a request without a call".to_owned())
+}
+
+/// See flexrpc.h.
+///
+/// # Safety
+/// The request is being dispatched; the value fits the routine.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frpc_getargs(
+    request: *mut frpc_request,
+    routine: Routine,
+    args: *mut c_void,
+) -> c_int {
+    guarded(0, || {
+        // SAFETY: the caller's promise.
+        let mut stream = Xdr::of(unsafe { call(request)? }.args);
+        // SAFETY: the caller's promise.
+        Ok((unsafe { routine(&mut stream, args) } != 0 && stream.is_at_end()).into())
+    })
+}
+
+/// See flexrpc.h.
+///
+/// # Safety
+/// The value fits the routine.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frpc_freeargs(_: *mut frpc_request, routine: Routine, args: *mut c_void) -> c_int {
+    // SAFETY: the caller's promise.
+    guarded(0, || Ok(unsafe { routine(&mut Xdr::freeing(), args) }))
+}
+
+/// See flexrpc.h.
+///
+/// # Safety
+/// The request is being dispatched; the value fits the routine.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frpc_sendreply(
+    request: *mut frpc_request,
+    routine: Routine,
+    result: *const c_void,
+) -> c_int {
+    guarded(0, || {
+        // SAFETY: the caller's promise.
+        let call = unsafe { call(request)? };
+        call.reply.clear();
+        // SAFETY: the caller's promise; encoding doesn't write to the value.
+        let done = unsafe { routine(&mut Xdr::to(call.reply.buffer()), result.cast_mut()) };
+        call.outcome = match done {
+            0 => Err(Fault::system("the result doesn't follow the interface").into()),
+            _ => Ok(()),
+        };
+        Ok((done != 0).into())
+    })
+}
+
+/// # Safety
+/// The request is being dispatched.
+unsafe fn fail(request: *mut frpc_request, error: ServiceError) {
+    guarded((), || {
+        // SAFETY: the caller's promise.
+        unsafe { call(request)? }.outcome = Err(error);
+        Ok(())
+    });
+}
+
+/// See flexrpc.h.
+///
+/// # Safety
+/// The request is being dispatched.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frpc_svcerr_noproc(request: *mut frpc_request) {
+    // SAFETY: the caller's promise.
+    unsafe { fail(request, ServiceError::NoSuchProcedure) };
+}
+
+/// See flexrpc.h.
+///
+/// # Safety
+/// The request is being dispatched.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frpc_svcerr_decode(request: *mut frpc_request) {
+    // SAFETY: the caller's promise.
+    unsafe { fail(request, Fault::garbage_arguments("they don't follow the interface").into()) };
+}
+
+/// See flexrpc.h.
+///
+/// # Safety
+/// The request is being dispatched.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frpc_svcerr_systemerr(request: *mut frpc_request) {
+    // SAFETY: the caller's promise.
+    unsafe { fail(request, Fault::system("the service failed").into()) };
+}
+
+/// See flexrpc.h.
+///
+/// # Safety
+/// The request is being dispatched; the text is null or ends with a zero byte.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frpc_svcerr_application(request: *mut frpc_request, code: u32, why: *const c_char) {
+    // SAFETY: the caller's promise.
+    let why = unsafe { text(why, "text") }.unwrap_or_default();
+    // SAFETY: the caller's promise.
+    unsafe { fail(request, Fault::application(code, why).into()) };
+}
+
+/// See flexrpc.h.
+///
+/// # Safety
+/// The string ends with a zero byte; the key is null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frpc_svc_start(listen: *const c_char, key: *const frpc_bytes) -> c_int {
+    guarded(-1, || {
+        // SAFETY: the caller's promise.
+        let (listen, key) = unsafe { (text(listen, "address")?, frpc_bytes::key(key)?) };
+        start(listen, ServerOptions { key, ..ServerOptions::default() })
+    })
+}
+
+fn start(listen: &str, mut options: ServerOptions) -> Result<c_int, String> {
+    let found = listen.to_socket_addrs().map_err(|error| format!("{listen}: {error}"))?.next();
+    options.listen = found.ok_or_else(|| format!("{listen}: no address"))?;
+    let mut serving = serving();
+    if serving.server.is_some() {
+        return Err("the server runs already".to_owned());
+    }
+    let mut builder = Server::builder(options);
+    for &Program { number, version, dispatch, one_at_a_time } in &serving.programs {
+        builder = builder.register(number, version, move |request: &Request, reply: &mut Reply| {
+            dispatched(dispatch, one_at_a_time, request, reply)
+        });
+    }
+    let server = builder.start().map_err(|error| format!("{listen}: {error}"))?;
+    let port = server.address().port();
+    serving.server = Some(server);
+    serving.ended = false;
+    Ok(port.into())
+}
+
+/// See flexrpc.h.
+#[unsafe(no_mangle)]
+pub extern "C" fn frpc_svc_run() {
+    guarded((), || {
+        if serving().server.is_none() {
+            start("127.0.0.1:0", ServerOptions::default())?;
+        }
+        let mut here = serving();
+        while !here.ended {
+            here = ENDED.wait(here).unwrap_or_else(PoisonError::into_inner);
+        }
+        let server = here.server.take();
+        drop(here); // running calls may ask the server to end, too
+        server.map(Server::shutdown);
+        Ok(())
+    });
+}
+
+/// See flexrpc.h.
+#[unsafe(no_mangle)]
+pub extern "C" fn frpc_svc_exit() {
+    serving().ended = true;
+    ENDED.notify_all();
+}

@@ -1,0 +1,53 @@
+//! FlexRPC's C library: `include/flexrpc.h` declares it, `docs/flexrpc-c.md` is its manual.
+//!
+//! ```text
+//!   C program ── callers.rs, callees.rs (pointers, outcomes) ── strait-flexrpc
+//!      └──────── xdr.rs (routines with the signatures of rpc/xdr.h)
+//! ```
+//!
+//! No panic may cross into C, and no function may read a pointer before its null check.
+
+#![allow(non_camel_case_types)]
+
+mod callees;
+mod callers;
+mod xdr;
+
+use nix::libc::c_char;
+use std::cell::RefCell;
+use std::ffi::{CStr, CString};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+thread_local! {
+    static LAST_ERROR: RefCell<CString> = RefCell::default();
+}
+
+/// Runs `work`. Its error becomes `frpc_error()`'s text, and the result `failed`. A panic must not
+/// unwind into C.
+fn guarded<T>(failed: T, work: impl FnOnce() -> Result<T, String>) -> T {
+    let done = catch_unwind(AssertUnwindSafe(work))
+        .unwrap_or_else(|_| Err("a defect of libflexrpc; please report it".to_owned()));
+    done.unwrap_or_else(|error| {
+        let text = CString::new(error.replace('\0', "\\0")).unwrap_or_default();
+        LAST_ERROR.with_borrow_mut(|last| *last = text);
+        failed
+    })
+}
+
+/// A string of the caller's.
+///
+/// # Safety
+/// It is null, or ends with a zero byte.
+unsafe fn text<'c>(text: *const c_char, what: &str) -> Result<&'c str, String> {
+    if text.is_null() {
+        return Err(format!("a null pointer in place of the {what}"));
+    }
+    // SAFETY: the caller's promise.
+    unsafe { CStr::from_ptr(text) }.to_str().map_err(|_| format!("the {what} isn't UTF-8"))
+}
+
+/// See flexrpc.h.
+#[unsafe(no_mangle)]
+pub extern "C" fn frpc_error() -> *const c_char {
+    LAST_ERROR.with_borrow(|last| last.as_ptr())
+}

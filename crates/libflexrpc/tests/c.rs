@@ -1,0 +1,66 @@
+//! The library as C programs use it: its header, compiled and linked.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+/// Where cargo puts the library for tests: beside this program.
+fn library_directory() -> PathBuf {
+    std::env::current_exe().unwrap().parent().unwrap().to_owned()
+}
+
+fn run(command: &mut Command) {
+    let output = command.output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {} {told}", output.status);
+    assert_eq!(told, "");
+}
+
+fn compiled(directory: &Path) -> PathBuf {
+    let (program, sources) = (directory.join("end_to_end"), Path::new(env!("CARGO_MANIFEST_DIR")));
+    run(Command::new("cc")
+        .args(["-std=gnu11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-g", "-o"])
+        .arg(&program)
+        .arg(sources.join("tests/end_to_end.c"))
+        .arg("-I")
+        .arg(sources.join("include"))
+        .arg("-L")
+        .arg(library_directory())
+        .arg("-lflexrpc"));
+    program
+}
+
+/// A C callee, until it is dropped.
+struct Callee(Child, String);
+
+impl Callee {
+    fn start(program: &Path) -> Self {
+        let mut child = Command::new(program)
+            .arg("serve")
+            .env("LD_LIBRARY_PATH", library_directory())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut port = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut port).unwrap();
+        Self(child, format!("127.0.0.1:{}", port.trim()))
+    }
+}
+
+impl Drop for Callee {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn c_programs_call_one_callee_and_three_in_both_patterns() {
+    let directory = tempfile::tempdir().unwrap();
+    let program = compiled(directory.path());
+    let callees = [(); 3].map(|()| Callee::start(&program));
+    run(Command::new(&program)
+        .env("LD_LIBRARY_PATH", library_directory())
+        .args(["call", "10000"])
+        .args(callees.iter().map(|callee| &callee.1)));
+}

@@ -1,0 +1,96 @@
+/* A C service and its callers: `end_to_end serve`, `end_to_end call CALLS HOST:PORT...`. */
+#include <flexrpc.h>
+#include <stdio.h>
+
+enum { PROGRAM = 0x20000077, VERSION = 1, DOUBLE = 1, REFUSE = 2 };
+
+struct words { u_int count; char **each; };
+
+static bool_t xdr_words(XDR *xdrs, struct words *value)
+{
+	return xdr_array(xdrs, (char **)&value->each, &value->count, 100, sizeof(char *), (xdrproc_t)xdr_wrapstring);
+}
+
+static void dispatch(frpc_request *request)
+{
+	struct words words = {0, NULL}, twice;
+	if (request->rq_proc == REFUSE) {
+		frpc_svcerr_application(request, 42, "not today");
+		return;
+	}
+	if (request->rq_proc != DOUBLE) {
+		frpc_svcerr_noproc(request);
+		return;
+	}
+	if (!frpc_getargs(request, (xdrproc_t)xdr_words, &words)) {
+		frpc_svcerr_decode(request);
+	} else {
+		char *both[2];
+		both[0] = both[1] = words.count ? words.each[0] : (char *)"none";
+		twice.count = 2;
+		twice.each = both;
+		frpc_sendreply(request, (xdrproc_t)xdr_words, &twice);
+	}
+	frpc_freeargs(request, (xdrproc_t)xdr_words, &words);
+}
+
+#define CHECK(claim)                                                                        \
+	do {                                                                                \
+		if (!(claim)) {                                                             \
+			fprintf(stderr, "line %d: %s: %s\n", __LINE__, #claim, frpc_error()); \
+			exit(1);                                                            \
+		}                                                                           \
+	} while (0)
+
+static void check_pair(struct words *pair)
+{
+	CHECK(pair->count == 2 && !strcmp(pair->each[1], "sea"));
+	xdr_free((xdrproc_t)xdr_words, pair);
+}
+
+int main(int count, char **arguments)
+{
+	struct timeval patience = {20, 0};
+	if (count > 1 && !strcmp(arguments[1], "serve")) {
+		CHECK(frpc_register_program(PROGRAM, VERSION, dispatch, 0) == 0);
+		int port = frpc_svc_start("127.0.0.1:0", NULL);
+		CHECK(port > 0);
+		printf("%d\n", port);
+		fflush(stdout);
+		frpc_svc_run();
+		return 0;
+	}
+	CHECK(count > 3);
+	long calls = atol(arguments[2]);
+	frpc_handle *handles[3];
+	size_t callees = 0;
+	for (int i = 3; i < count && callees < 3; i++)
+		CHECK((handles[callees++] = frpc_createhandle(arguments[i], PROGRAM, VERSION, "tcp")));
+	char *sea = (char *)"sea";
+	struct words one = {1, &sea};
+	for (long i = 0; i < calls; i++) {
+		struct words pair = {0, NULL};
+		CHECK(frpc_call(handles[0], DOUBLE, (xdrproc_t)xdr_words, &one, (xdrproc_t)xdr_words, &pair,
+				patience) == FRPC_SUCCESS);
+		check_pair(&pair);
+	}
+	CHECK(frpc_call(handles[0], REFUSE, (xdrproc_t)xdr_void, NULL, (xdrproc_t)xdr_void, NULL, patience) ==
+	      FRPC_APPLICATION);
+	CHECK(frpc_outcome_of(handles[0])->code == 42);
+	CHECK(frpc_call(handles[0], 9, (xdrproc_t)xdr_void, NULL, (xdrproc_t)xdr_void, NULL, patience) ==
+	      FRPC_PROCUNAVAIL);
+	for (int serial = 0; serial < 2; serial++) {
+		struct words pairs[3] = {{0, NULL}, {0, NULL}, {0, NULL}};
+		void *results[3] = {&pairs[0], &pairs[1], &pairs[2]};
+		frpc_outcome outcomes[3];
+		int values = (serial ? frpc_call_serial : frpc_call_parallel)(
+			handles, callees, DOUBLE, (xdrproc_t)xdr_words, &one, (xdrproc_t)xdr_words, results,
+			outcomes, patience);
+		CHECK(values == (int)callees);
+		for (size_t i = 0; i < callees; i++)
+			check_pair(&pairs[i]);
+	}
+	for (size_t i = 0; i < callees; i++)
+		frpc_destroyhandle(handles[i]);
+	return 0;
+}
