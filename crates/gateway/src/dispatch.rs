@@ -37,7 +37,7 @@ pub async fn execute(request: Request, context: Arc<Context>, key: Key, granted:
 }
 
 async fn run(request: Request, context: Arc<Context>, granted: Option<Permit>) -> Outgoing {
-    let Request { wire, name, sequence, body, memory: held } = request;
+    let Request { wire, name, operation, sequence, body, memory: held } = request;
     let call = match body {
         Body::Call(call) => call,
         Body::Refused { error, last } => {
@@ -60,12 +60,14 @@ async fn run(request: Request, context: Arc<Context>, granted: Option<Permit>) -
     };
     let allowed = memory.as_ref().map_or(0, Permit::bytes) / request::expansion(wire, &call);
     let encoded = answer.to(call, &context, allowed, held).await;
-    let operation = Call::METHODS.iter().position(|method| *method == name).unwrap_or(usize::MAX);
     let failed = answer.failed.into_inner();
-    context
-        .shared
-        .calls
-        .note(operation, began.elapsed(), failed, context.peer.address, || about.unwrap_or_default());
+    context.shared.calls.note(
+        operation.unwrap_or(usize::MAX),
+        began.elapsed(),
+        failed,
+        context.peer.address,
+        || about.unwrap_or_default(),
+    );
     if let Some(memory) = &mut memory {
         memory.shrink(encoded.len());
     }

@@ -3,6 +3,7 @@
 use crate::memory::Permit;
 use crate::v2::PAGE_BYTES;
 use bytes::Bytes;
+use std::borrow::Cow;
 use strait_store::MAX_CHUNK_BYTES;
 use strait_telemetry::RequestId;
 use strait_wire::{
@@ -14,7 +15,9 @@ pub struct Request {
     /// The wire that it came on.
     pub wire: Wire,
     /// Method; empty if even that couldn't be decoded.
-    pub name: String,
+    pub name: Cow<'static, str>,
+    /// Its place in [`Call::METHODS`]; none for a method that isn't there.
+    pub operation: Option<usize>,
     /// The client's sequence number.
     pub sequence: i32,
     /// The call, or the refusal of it.
@@ -64,7 +67,9 @@ impl Request {
                 (name, sequence, refuse(ApplicationErrorKind::InvalidMessageType, message, true))
             }
         };
-        Self { wire, name, sequence, body, memory }
+        let operation = Call::METHODS.iter().position(|method| *method == name);
+        let name = operation.map_or(Cow::Owned(name), |at| Cow::Borrowed(Call::METHODS[at]));
+        Self { wire, name, operation, sequence, body, memory }
     }
 
     /// Its id in all logs: the client's request id, if it gave one.
