@@ -66,7 +66,7 @@ enum Cause {
 impl Broken {
     /// For calls that weren't sent, since there was no connection.
     pub(super) fn before_sending() -> Self {
-        Self::because("there is no connection")
+        Self::because("it had ended before the call was sent")
     }
 
     /// The gateway sent nothing for `patience`.
