@@ -75,7 +75,7 @@ trap 'say "ending"; exit 0' INT TERM HUP
 cat <<READY
 
 Strait is ready.
-  Thrift   $LISTEN (binary and compact, framed and unframed)
+  Thrift   $LISTEN (binary, compact and JSON, framed, unframed and over HTTP)
   data     $DATA (Kadoop: a namenode and three datanodes)
 
   $STRAIT ls $DEMO

@@ -254,7 +254,7 @@ func (s *session) explained(err error) error {
 		return newError(Unavailable, "TLS with "+where+": "+lost.reason, "")
 	}
 	return newError(Unavailable, "no gateway at "+where+" ("+lost.reason+
-		"); is it running, and is the address right?", "")
+		"); is it running, is the address right, and does it serve TLS only?", "")
 }
 
 // pauseAfter an attempt: half of it is random, so that the clients of one gateway don't return at

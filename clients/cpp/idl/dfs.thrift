@@ -9,8 +9,8 @@
  * ever added; ids are never reused; every field is optional on the wire; there
  * is no oneway method; ProtocolVersion only grows.
  *
- * One TCP port speaks binary and compact, framed and unframed; the server tells
- * them apart by the first bytes. Integers are signed, as Thrift has no others;
+ * One TCP port speaks binary, compact and JSON, framed and unframed, and HTTP;
+ * the server tells them apart by the first bytes. Integers are signed, as Thrift has no others;
  * a negative offset or length is an error where it isn't given a meaning below.
  */
 namespace cpp dfsservice

@@ -294,9 +294,10 @@ void Session::open(Connection& connection, wire::OpenSessionRequest& request, un
 
 void Session::unavailable(const ConnectionLost& lost) const {
     const std::string where = endpoint_.host + ":" + endpoint_.port;
-    raise(ErrorKind::Unavailable, lost.tls ? "TLS with " + where + ": " + lost.reason
-                                           : "no gateway at " + where + " (" + lost.reason +
-                                                 "); is it running, and is the address right?");
+    constexpr auto advice = "is it running, is the address right, and does it serve TLS only?";
+    raise(ErrorKind::Unavailable, lost.tls
+                                      ? "TLS with " + where + ": " + lost.reason
+                                      : "no gateway at " + where + " (" + lost.reason + "); " + advice);
 }
 
 // -- The session

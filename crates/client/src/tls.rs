@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::crypto::ring::default_provider;
-use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio_rustls::rustls::{self, AlertDescription, CertificateError, ClientConfig, RootCertStore};
 
@@ -51,7 +51,8 @@ impl Tls {
             None => builder.with_no_client_auth(),
             Some((certificate, key)) => {
                 let chain = certificates(certificate)?;
-                let private = PrivateKeyDer::from_pem_file(key).map_err(|e| about(key, &e))?;
+                let private =
+                    PrivateKeyDer::from_pem_file(key).map_err(|error| about(key, &described(error)))?;
                 builder.with_client_auth_cert(chain, private).map_err(|e| {
                     let version_1 = e.to_string().contains("UnsupportedCertVersion");
                     match e {
@@ -197,9 +198,22 @@ fn system_roots() -> Result<RootCertStore> {
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
-    let all = CertificateDer::pem_file_iter(path).map_err(|e| about(path, &e))?;
-    let all: Vec<_> = all.collect::<std::result::Result<_, _>>().map_err(|e| about(path, &e))?;
-    if all.is_empty() { Err(about(path, &"no PEM certificate in it")) } else { Ok(all) }
+    let all =
+        CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<std::result::Result<Vec<_>, _>>);
+    match all {
+        Ok(all) if all.is_empty() => Err(about(path, &"no PEM certificate in it")),
+        all => all.map_err(|error| about(path, &described(error))),
+    }
+}
+
+/// The reason; the parser's own text says "I/O error" of every file that can't be read, and doesn't
+/// name what a file lacks.
+fn described(error: pem::Error) -> String {
+    match error {
+        pem::Error::Io(error) => error.to_string(),
+        pem::Error::NoItemsFound => "no PEM private key in it".to_owned(),
+        error => error.to_string(),
+    }
 }
 
 fn about(path: &Path, what: &dyn std::fmt::Display) -> Error {

@@ -790,6 +790,7 @@ fn host_and_port(text: &str) -> Result<String, String> {
 
 /// `HOST:PORT` as an address of this host.
 fn resolve(text: &str) -> Result<SocketAddr, String> {
+    host_and_port(text)?;
     let mut addresses =
         text.to_socket_addrs().map_err(|error| format!("no address of this host: {error}"))?;
     addresses.next().ok_or_else(|| "no such host".to_owned())

@@ -351,7 +351,7 @@ class Session:
             return errors.Unavailable(f"TLS with {endpoint.host}:{endpoint.port}: {lost}")
         return errors.Unavailable(
             f"no gateway at {endpoint.host}:{endpoint.port} ({lost}); "
-            "is it running, and is the address right?"
+            "is it running, is the address right, and does it serve TLS only?"
         )
 
     def close(self) -> None:

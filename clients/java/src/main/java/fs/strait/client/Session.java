@@ -470,7 +470,8 @@ final class Session {
         String message =
                 lost.tls
                         ? "TLS with %s:%d: %s"
-                        : "no gateway at %s:%d (%s); is it running, and is the address right?";
+                        : "no gateway at %s:%d (%s); is it running, is the address right, "
+                                + "and does it serve TLS only?";
         IOException error =
                 Failures.of(
                         ErrorKind.UNAVAILABLE,
