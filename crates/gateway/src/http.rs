@@ -35,9 +35,9 @@ use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use strait_store::ErrorKind;
-use strait_wire::{ApplicationErrorKind, Encoded, Protocol, Sniff, Wire, sniff};
+use strait_wire::{ApplicationError, ApplicationErrorKind, Encoded, Protocol, Sniff, Wire, sniff};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::watch;
 use tokio::time::{interval, sleep_until, timeout};
@@ -49,6 +49,8 @@ const PATH: &str = "/thrift";
 const HEAD_BYTES: usize = 16 << 10;
 /// Most fields of a head. Browsers and proxies send some twenty.
 const HEAD_FIELDS: usize = 64;
+/// Time for the first bytes of a refused request's body, which tell its protocol.
+const BEGINNING_PATIENCE: Duration = Duration::from_millis(100);
 
 /// Serves the requests of a connection whose first bytes are in `io`.
 pub async fn serve<R, W>(
@@ -162,7 +164,12 @@ impl Front {
         response
     }
 
-    async fn called(&self, head: &Parts, body: Incoming, site: &Site) -> Result<Response<Answer>, Refusal> {
+    async fn called(
+        &self,
+        head: &Parts,
+        mut body: Incoming,
+        site: &Site,
+    ) -> Result<Response<Answer>, Refusal> {
         if head.uri.path() != PATH {
             let message = "only /thrift is served here";
             return Err(Refusal::new(StatusCode::NOT_FOUND, ErrorKind::NotFound, message));
@@ -175,8 +182,18 @@ impl Front {
             return Err(Refusal::new(StatusCode::METHOD_NOT_ALLOWED, ErrorKind::Unsupported, message));
         }
         let asked = content(&head.headers)?;
-        let sender = self.sender(&head.headers)?;
-        let (message, memory) = self.receive(body, head.version, &sender, &asked).await?;
+        let admitted = self.sender(&head.headers).and_then(|sender| {
+            let most = self.admit(&body, head.version, sender.known)?;
+            Ok((sender, most))
+        });
+        let (sender, most) = match admitted {
+            Ok(admitted) => admitted,
+            Err(refusal) => {
+                let protocol = asked.protocol.or(begun(&mut body).await);
+                return protocol.map(|protocol| self.exception(&refusal, protocol, &asked)).ok_or(refusal);
+            }
+        };
+        let (message, memory) = self.receive(body, most, &asked).await?;
         let protocol = match (asked.protocol, sniff(&message)) {
             (Some(protocol), _) => protocol,
             (None, Sniff::Thrift(Wire { protocol, framed: false })) => protocol,
@@ -191,12 +208,28 @@ impl Front {
             &request.body,
             Asked::Refused { error, .. } if error.kind != ApplicationErrorKind::UnknownMethod
         );
-        let mut response = self.execute(request, sender).await?;
+        let mut response = match self.execute(request, sender).await {
+            Ok(response) => response,
+            Err(refusal) => return Ok(self.exception(&refusal, protocol, &asked)),
+        };
         response.headers_mut().insert(header::CONTENT_TYPE, asked.name);
         if is_bad {
             *response.status_mut() = StatusCode::BAD_REQUEST;
         }
         Ok(response)
+    }
+
+    /// A refusal as Thrift's exception: programs on Apache's libraries read the body, whatever the status.
+    fn exception(&self, refusal: &Refusal, protocol: Protocol, asked: &Content) -> Response<Answer> {
+        let error = ApplicationError {
+            kind: ApplicationErrorKind::Unknown,
+            message: format!("{:?}: {}", refusal.kind, refusal.message),
+        };
+        let encoded = error.reply(Wire { protocol, framed: false }, "", 0);
+        let answer = Answer::new(encoded, None, self.unsent.clone(), &self.account());
+        let mut response = Response::new(answer);
+        response.headers_mut().insert(header::CONTENT_TYPE, asked.name.clone());
+        as_refusal(response, refusal.status)
     }
 
     /// The request's own context, with the session of its bearer token if it has one.
@@ -225,35 +258,33 @@ impl Front {
         self.account.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The body, after its memory was granted.
-    async fn receive(
-        &self,
-        mut body: Incoming,
-        version: Version,
-        sender: &Sender,
-        asked: &Content,
-    ) -> Result<(Bytes, Option<Permit>), Refusal> {
+    /// The most bytes that this body may have.
+    fn admit(&self, body: &Incoming, version: Version, known: bool) -> Result<Most, Refusal> {
         let limits = &self.shared.limits;
-        let most = if sender.known { limits.message_bytes } else { limits.stranger_message_bytes };
-        let too_large = || {
-            let message = match sender.known {
-                true => "the body is larger than a request may be",
-                false => {
-                    "a body of more than 64 KiB needs the session's token in its head: Authorization: Bearer TOKEN"
-                }
-            };
-            Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, ErrorKind::InvalidArgument, message)
-        };
+        let bytes = if known { limits.message_bytes } else { limits.stranger_message_bytes };
+        let most = Most { bytes, known };
         let announced = body.size_hint().exact();
         if announced.is_none() && version < Version::HTTP_11 {
             let message = "a body needs a Content-Length";
             return Err(Refusal::new(StatusCode::LENGTH_REQUIRED, ErrorKind::InvalidArgument, message));
         }
-        if announced.is_some_and(|length| length > most as u64) {
-            return Err(too_large());
+        match announced.is_some_and(|length| length > bytes as u64) {
+            true => Err(most.exceeded()),
+            false => Ok(most),
         }
+    }
+
+    /// The body, after its memory was granted.
+    async fn receive(
+        &self,
+        mut body: Incoming,
+        most: Most,
+        asked: &Content,
+    ) -> Result<(Bytes, Option<Permit>), Refusal> {
+        let limits = &self.shared.limits;
+        let announced = body.size_hint().exact();
         // A chunked body may have as many bytes as it likes, until it exceeds the limit.
-        let needed = announced.map_or(most, |length| length as usize);
+        let needed = announced.map_or(most.bytes, |length| length as usize);
         let (budget, holder, flow, reserve) = {
             let account = self.account();
             let (budget, holder) = (account.budget().clone(), account.holder().clone());
@@ -280,8 +311,8 @@ impl Front {
                 Some(Err(_)) => return Err(bad("the body is broken or cut short")),
             };
             let Ok(data) = frame.into_data() else { continue };
-            if bytes.len() + data.len() > most {
-                return Err(too_large());
+            if bytes.len() + data.len() > most.bytes {
+                return Err(most.exceeded());
             }
             bytes.extend_from_slice(&data);
             if bytes.len() as u64 >= enough {
@@ -326,6 +357,35 @@ fn bad(message: &'static str) -> Refusal {
     Refusal::new(StatusCode::BAD_REQUEST, ErrorKind::InvalidArgument, message)
 }
 
+/// The limit of a body.
+struct Most {
+    bytes: usize,
+    /// Its sender is known before it is read.
+    known: bool,
+}
+
+impl Most {
+    fn exceeded(&self) -> Refusal {
+        let message = match self.known {
+            true => "the body is larger than a request may be",
+            false => {
+                "a body of more than 64 KiB needs the session's token in its head: Authorization: Bearer TOKEN"
+            }
+        };
+        Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, ErrorKind::InvalidArgument, message)
+    }
+}
+
+/// The protocol of the message that an unread body begins with, if that comes soon.
+async fn begun(body: &mut Incoming) -> Option<Protocol> {
+    let first = timeout(BEGINNING_PATIENCE, poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx))).await;
+    let data = first.ok()??.ok()?.into_data().ok()?;
+    match sniff(&data) {
+        Sniff::Thrift(Wire { protocol, framed: false }) => Some(protocol),
+        _ => None,
+    }
+}
+
 /// The kind of a body.
 struct Content {
     /// None: its first bytes tell.
@@ -361,16 +421,21 @@ fn content(headers: &HeaderMap) -> Result<Content, Refusal> {
     Ok(Content { protocol, name: HeaderValue::from_static(name), copies })
 }
 
-/// A refusal as JSON. Ends the connection, since the body may not have been read.
+/// A refusal as JSON.
 fn refused(refusal: &Refusal) -> Response<Answer> {
     let text =
         format!("{{\"error\":{{\"kind\":\"{:?}\",\"message\":\"{}\"}}}}\n", refusal.kind, refusal.message);
     let mut response = Response::new(Answer::of(Bytes::from(text)));
-    *response.status_mut() = refusal.status;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    as_refusal(response, refusal.status)
+}
+
+/// Adds status and fields of a refusal. It ends the connection, since the body may not have been read.
+fn as_refusal(mut response: Response<Answer>, status: StatusCode) -> Response<Answer> {
+    *response.status_mut() = status;
     let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
-    match refusal.status {
+    match status {
         StatusCode::UNAUTHORIZED => {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
