@@ -19,6 +19,8 @@ const WRITERS: usize = 200;
 const APPENDED: usize = (1 << 20) - 1;
 /// Bytes of an append that doesn't arrive whole.
 const LAST: usize = 4 << 20;
+/// A datanode sets a whole block's space aside for each file that is written: 1.6 GB for all.
+const BLOCK: i64 = 8 << 20;
 /// Time limit for another writer's file.
 const SERVED: Duration = Duration::from_secs(30);
 const WIRE: Wire = Wire { protocol: Protocol::Binary, framed: true };
@@ -38,7 +40,7 @@ fn client(gateway: &Gateway) -> Client {
 
 fn create(client: &mut Client, path: &str) -> i64 {
     let path = Some(path.to_owned());
-    let request = CreateFileRequest { path, ..CreateFileRequest::default() };
+    let request = CreateFileRequest { path, block_size: Some(BLOCK), ..CreateFileRequest::default() };
     client.v2::<methods::CreateFile>(request).unwrap().handle.unwrap()
 }
 
