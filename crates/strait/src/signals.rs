@@ -1,12 +1,12 @@
-//! SIGINT and SIGTERM, which end a command; SIGHUP, which makes servers read their files again.
+//! SIGINT and SIGTERM, which end a command; SIGHUP, which makes servers read their files again, and
+//! ends other commands.
 
 use crate::failure::Failure;
 use rustix::process::Signal;
 use std::future::Future;
 use tokio::signal::unix::{self, SignalKind, signal};
 
-/// Catches SIGHUP from its creation on. Before, and in commands that aren't servers, SIGHUP
-/// ends the process.
+/// A server's SIGHUP, caught from its creation on. Before, it ends the process.
 pub struct Hangups(unix::Signal);
 
 impl Hangups {
@@ -24,24 +24,45 @@ impl Hangups {
     }
 }
 
-/// The two signals, caught from its creation on.
+/// The signals that end a command, caught from its creation on.
 pub struct Signals {
     interrupt: unix::Signal,
     terminate: unix::Signal,
+    /// None in servers, and if nohup(1) or a shell began this process to survive it.
+    hang_up: Option<unix::Signal>,
 }
 
 impl Signals {
-    /// Begins to catch them: until then they end the process.
+    /// Begins to catch those that end servers: until then they end the process.
     pub fn catch() -> Result<Self, Failure> {
         let catch = |kind| signal(kind).map_err(|error| Failure::other(format!("catching signals: {error}")));
-        Ok(Self { interrupt: catch(SignalKind::interrupt())?, terminate: catch(SignalKind::terminate())? })
+        let (interrupt, terminate) = (catch(SignalKind::interrupt())?, catch(SignalKind::terminate())?);
+        Ok(Self { interrupt, terminate, hang_up: None })
+    }
+
+    /// Begins to catch those that end commands: these, and SIGHUP.
+    pub fn catch_all() -> Result<Self, Failure> {
+        let all = Self::catch()?;
+        if is_ignored(Signal::HUP) {
+            return Ok(all);
+        }
+        let hang_up = signal(SignalKind::hangup());
+        let hang_up = hang_up.map_err(|error| Failure::other(format!("catching signals: {error}")))?;
+        Ok(Self { hang_up: Some(hang_up), ..all })
     }
 
     /// Waits for the next one, and returns the command's failure for it.
     pub async fn next(&mut self) -> Failure {
+        let hung_up = async {
+            match &mut self.hang_up {
+                Some(hang_up) => hang_up.recv().await,
+                None => std::future::pending().await,
+            }
+        };
         let signal = tokio::select! {
             _ = self.interrupt.recv() => Signal::INT,
             _ = self.terminate.recv() => Signal::TERM,
+            _ = hung_up => Signal::HUP,
         };
         Failure::signalled(signal.as_raw() as u8)
     }
@@ -53,4 +74,12 @@ impl Signals {
             failure = self.next() => Err(failure),
         }
     }
+}
+
+/// Whether this process ignores the signal (proc(5), SigIgn).
+fn is_ignored(signal: Signal) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> (signal.as_raw() - 1) & 1 == 1)
 }

@@ -35,15 +35,48 @@ fn a_put_into_a_gateway_that_hangs_ends_and_names_what_may_be_left() {
     gateway.process.signal(Signal::CONT);
 }
 
-#[test]
-fn a_second_signal_ends_at_once() {
-    let gateway = Gateway::over_files();
-    let mut put = command(gateway.dir.path());
-    put.args(["put", "-", &gateway.uri("/f")]).stdin(Stdio::piped());
+/// A put of standard input that has begun, and its input.
+fn begun(gateway: &Gateway, mut put: std::process::Command) -> (Child, std::process::ChildStdin) {
+    put.stdin(Stdio::piped());
     let mut child = spawn_bound(put).unwrap();
     let mut input = child.stdin.take().unwrap();
     std::io::Write::write_all(&mut input, &vec![0; 2_000_000]).unwrap();
     eventually("the temporary file is there", DEADLINE, || gateway.data().read_dir().unwrap().count() == 1);
+    (child, input)
+}
+
+#[test]
+fn a_closed_terminal_ends_a_put_and_leaves_nothing() {
+    let gateway = Gateway::over_files();
+    let mut put = command(gateway.dir.path());
+    put.args(["put", "-", &gateway.uri("/f")]);
+    let (mut child, _input) = begun(&gateway, put);
+    send(&child, Signal::HUP);
+    assert_eq!(code(child.wait().unwrap()), 129);
+    assert_eq!(gateway.data().read_dir().unwrap().count(), 0);
+}
+
+#[test]
+fn a_put_that_was_begun_to_survive_its_terminal_goes_on() {
+    let gateway = Gateway::over_files();
+    let mut shell = std::process::Command::new("sh");
+    let put = command(gateway.dir.path());
+    let script = "trap '' HUP; exec \"$0\" \"$@\"";
+    shell.args(["-c", script]).arg(put.get_program()).args(["put", "-", &gateway.uri("/f")]);
+    shell.env("HOME", gateway.dir.path()).current_dir(gateway.dir.path());
+    let (mut child, input) = begun(&gateway, shell);
+    send(&child, Signal::HUP);
+    drop(input);
+    assert_eq!(code(child.wait().unwrap()), 0);
+    assert_eq!(gateway.data().join("f").metadata().unwrap().len(), 2_000_000);
+}
+
+#[test]
+fn a_second_signal_ends_at_once() {
+    let gateway = Gateway::over_files();
+    let mut put = command(gateway.dir.path());
+    put.args(["put", "-", &gateway.uri("/f")]);
+    let (mut child, _input) = begun(&gateway, put);
     gateway.process.signal(Signal::STOP);
     send(&child, Signal::INT);
     // The kernel may merge the two into one if both are pending.

@@ -40,7 +40,7 @@ pub async fn get(context: &Context, mut get: Get) -> Result<(), Failure> {
     }
     let progress = Progress::new(!context.json);
     let download = Download { get, progress, leftovers: Leftovers::new(context.messages()) };
-    let mut signals = Signals::catch()?;
+    let mut signals = Signals::catch_all()?;
     let result = signals.unless(download.all(context, &target, tally)).await;
     download.progress.finish();
     // A second signal ends even the cleanup.

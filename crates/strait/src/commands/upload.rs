@@ -30,7 +30,7 @@ pub async fn put(context: &Context, mut put: Put) -> Result<(), Failure> {
     let progress = Progress::new(!context.json);
     let messages = context.messages();
     let upload = Upload { put, umask: umask(), progress, leftovers: Leftovers::new(messages), messages };
-    let mut signals = Signals::catch()?;
+    let mut signals = Signals::catch_all()?;
     let copying = upload.all(context, &target);
     let result = signals.unless(copying).await;
     upload.progress.finish();

@@ -37,7 +37,7 @@ const MANY_FAILED: usize = 101;
 
 /// Runs the command on all inputs.
 pub async fn run(context: &Context, flags: Run) -> Result<(), Failure> {
-    let mut signals = Signals::catch()?;
+    let mut signals = Signals::catch_all()?;
     signals.unless(all(context, flags)).await
 }
 
