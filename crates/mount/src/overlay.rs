@@ -39,7 +39,8 @@ impl Overlay {
                 }
             }
         }
-        while let Some((at, run)) = self.runs.range(range.clone()).next().map(|(at, run)| (*at, run.clone())) {
+        while let Some((at, run)) = self.runs.range(range.clone()).next().map(|(at, run)| (*at, run.clone()))
+        {
             self.runs.remove(&at);
             self.bytes -= run.len();
             let end = at + run.len() as u64;

@@ -30,10 +30,7 @@ impl Patience {
 
     /// Repeats an operation until it succeeds, fails for another reason than the store's absence, or
     /// is out of time.
-    pub async fn with<T, F: Future<Output = Result<T>>>(
-        self,
-        mut operation: impl FnMut() -> F,
-    ) -> Result<T> {
+    pub async fn with<T, F: Future<Output = Result<T>>>(self, mut operation: impl FnMut() -> F) -> Result<T> {
         let mut pauses = self.pauses();
         loop {
             let outcome = match pauses.deadline {
@@ -81,5 +78,8 @@ pub fn is_away(error: &Error) -> bool {
 /// Whether an open file may be lost with a restarted server, so that opening it again helps.
 pub fn may_be_reopened(error: &Error) -> bool {
     is_away(error)
-        || matches!(error.kind(), ErrorKind::OutcomeUnknown | ErrorKind::InvalidArgument | ErrorKind::NotFound)
+        || matches!(
+            error.kind(),
+            ErrorKind::OutcomeUnknown | ErrorKind::InvalidArgument | ErrorKind::NotFound
+        )
 }

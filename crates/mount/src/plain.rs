@@ -147,9 +147,8 @@ impl Plain {
         let mut fresh = false;
         let reader = self.reader();
         // A reader from before the last bytes were flushed may not see them.
-        let is_short = |reader: &Arc<dyn FileReader>| {
-            recent.as_ref().is_some_and(|range| reader.length() < range.end)
-        };
+        let is_short =
+            |reader: &Arc<dyn FileReader>| recent.as_ref().is_some_and(|range| reader.length() < range.end);
         let mut reader = match reader.filter(|reader| !is_short(reader)) {
             Some(reader) => reader,
             None => {

@@ -51,7 +51,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
         "Files and directories",
         &[
             "ls", "stat", "cat", "put", "get", "rm", "mv", "mkdir", "touch", "chmod", "chown", "setrep",
-            "locate", "checksum", "ckpt", "run",
+            "locate", "checksum", "ckpt", "mount", "run",
         ],
     ),
     ("Stores and clusters", &["df", "fsck", "datanodes", "admit", "decommission", "rebalance", "kadoop-log"]),
