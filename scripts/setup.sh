@@ -10,6 +10,7 @@
 #   lint    check + go + cargo-deny, clang-format
 #   fuzz    build + a C++ compiler for libFuzzer
 #   memcheck  build + valgrind and what network namespaces take
+#   mount   build + fio, and the crates fsx and pjdfstest
 #   bench   test + SunRPC's library and rpcgen
 #   histories  test
 #
@@ -20,7 +21,7 @@ cd "$(dirname "$0")/.."
 
 # The oldest versions that the project is built and tested with.
 readonly MIN_RUST=1.95 MIN_PYTHON=3.11 MIN_JAVA=17 MIN_GO=1.26
-readonly CARGO_DENY_VERSION=0.20.2
+readonly CARGO_DENY_VERSION=0.20.2 FSX_VERSION=0.3.2 PJDFSTEST_VERSION=0.2.2
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 die() { say "$*"; exit 1; }
@@ -122,6 +123,8 @@ setup_test() {
     need default-jdk-headless have javac
     need maven have mvn
     need iproute2 have tc
+    need git have git # programs in a mount
+    need sqlite3 have sqlite3
     need openssh-server test -x /usr/sbin/sshd # hosts of `strait run`
     need openssh-client have ssh
     install_packages
@@ -167,6 +170,14 @@ setup_memcheck() {
     setup_build
 }
 
+setup_mount() {
+    need fio have fio
+    install_packages
+    setup_build
+    have fsx || cargo install --quiet --locked "fsx@$FSX_VERSION" >&2
+    have pjdfstest || cargo install --quiet --locked "pjdfstest@$PJDFSTEST_VERSION" >&2
+}
+
 setup_bench() {
     setup_test
 }
@@ -188,7 +199,7 @@ python_requirements() {
 (($#)) || set -- build
 for group in "$@"; do
     case $group in
-    build | run | power | go | test | check | lint | fuzz | memcheck | bench | histories) "setup_$group" ;;
-    *) die "no group $group; there are build, run, power, go, test, check, lint, fuzz, memcheck, bench, histories" ;;
+    build | run | power | go | test | check | lint | fuzz | memcheck | mount | bench | histories) "setup_$group" ;;
+    *) die "no group $group; there are build, run, power, go, test, check, lint, fuzz, memcheck, mount, bench, histories" ;;
     esac
 done

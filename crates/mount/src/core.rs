@@ -317,9 +317,9 @@ impl Core {
         for file in self.open_files(node) {
             match &file.body {
                 Body::Plain(plain) => {
-                    if let Some(end) = plain.end().await {
+                    if let Some((end, written_ms)) = plain.written().await {
                         status.length = end;
-                        status.modified_ms = now_ms().max(status.modified_ms);
+                        status.modified_ms = written_ms.max(status.modified_ms);
                     }
                 }
                 Body::Logical(logical) => {
@@ -470,7 +470,7 @@ impl Core {
             }
             Body::Logical(logical) => logical.truncate(size).await?,
         }
-        if self.open_files(node).is_empty() {
+        if !self.open_files(node).iter().any(|open| Arc::ptr_eq(open, &file)) {
             self.settle_file(&file, path, Level::Closed).await?;
         }
         Ok(())
@@ -623,13 +623,10 @@ pub fn time(ms: i64) -> SystemTime {
     if ms < 0 { UNIX_EPOCH - distance } else { UNIX_EPOCH + distance }
 }
 
-fn milliseconds(time: SystemTime) -> i64 {
+/// A time of the kernel's, as the store's.
+pub fn milliseconds(time: SystemTime) -> i64 {
     match time.duration_since(UNIX_EPOCH) {
         Ok(after) => after.as_millis().try_into().unwrap_or(i64::MAX),
         Err(before) => -i64::try_from(before.duration().as_millis()).unwrap_or(i64::MAX),
     }
-}
-
-fn now_ms() -> i64 {
-    milliseconds(SystemTime::now())
 }

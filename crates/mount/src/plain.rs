@@ -15,7 +15,7 @@ use bytes::{Bytes, BytesMut};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use strait_store::budget::{Pool, Reserved};
 use strait_store::{
     Capabilities, CreateOptions, Error, ErrorKind, FileReader, FileSystem, FileWriter, Principal, Result,
@@ -79,6 +79,8 @@ pub struct Writing {
     memory: Option<Reserved>,
     /// Something was written since the writer was closed.
     dirty: bool,
+    /// When, in milliseconds since 1970.
+    written_ms: i64,
 }
 
 impl Plain {
@@ -93,6 +95,7 @@ impl Plain {
             copied: 0,
             memory: None,
             dirty: false,
+            written_ms: 0,
         };
         Self { access, writing: Arc::new(tokio::sync::Mutex::new(writing)), reader: Mutex::new(None) }
     }
@@ -104,7 +107,7 @@ impl Plain {
             let mut writing = file.writing.lock().await;
             writing.writer = Some(writer);
             writing.end = Some(0);
-            writing.dirty = true;
+            writing.touched();
         }
         file
     }
@@ -114,10 +117,12 @@ impl Plain {
         self.writing.clone().lock_owned().await
     }
 
-    /// The length with all bytes written here; None if nothing was.
-    pub async fn end(&self) -> Option<u64> {
+    /// The length with all bytes written here, and when the last ones were, in milliseconds since 1970;
+    /// None if nothing was.
+    pub async fn written(&self) -> Option<(u64, i64)> {
         let writing = self.writing.lock().await;
-        writing.end.filter(|_| writing.dirty)
+        let end = writing.end.filter(|_| writing.dirty)?;
+        Some((end, writing.written_ms))
     }
 
     /// Up to `length` bytes from `offset`.
@@ -217,6 +222,11 @@ impl Writing {
         self.pushed() - self.copied as u64
     }
 
+    fn touched(&mut self) {
+        self.dirty = true;
+        self.written_ms = crate::core::milliseconds(SystemTime::now());
+    }
+
     fn pushed(&self) -> u64 {
         self.end.unwrap_or(0) - self.tail.len() as u64
     }
@@ -289,7 +299,7 @@ impl Writing {
     }
 
     async fn append(&mut self, path: &StorePath, data: Bytes) -> Result<()> {
-        self.dirty = true;
+        self.touched();
         if self.tail.is_empty() && data.len() >= TAIL {
             self.end = Some(self.end.unwrap_or(0) + data.len() as u64);
             return self.push(path, data).await;

@@ -95,7 +95,7 @@ impl Core {
         let (handle, file) = self.opened(self.new_file(node, &who, container).await, flags)?;
         let cached = match &file.body {
             Body::Plain(plain) if !writes => {
-                let dirty = plain.end().await.is_some();
+                let dirty = plain.written().await.is_some();
                 if !dirty && let Err(error) = plain.reopen(&path).await {
                     self.release(handle).await;
                     return Err(error.into());

@@ -1,8 +1,6 @@
 //! Removing and renaming, also of files that are open here.
 
-use super::{
-    Answer, Body, Caller, Core, EEXIST, EINVAL, EISDIR, Fault, File, HIDDEN, Held, lock, random,
-};
+use super::{Answer, Body, Caller, Core, EEXIST, EINVAL, EISDIR, Fault, File, HIDDEN, Held, lock, random};
 use crate::nodes::ROOT;
 use crate::plain::Level;
 use std::ffi::OsStr;
@@ -27,7 +25,7 @@ impl Core {
         if let Some(node) = node
             && !self.open_files(node).is_empty()
         {
-            return self.hide(&who, parent, &name, node).await;
+            return self.hide(&who, parent, &name, node).await.map(drop);
         }
         let (status, container) = self.status(&who, &path).await?;
         if status.is_directory() {
@@ -40,9 +38,10 @@ impl Core {
     }
 
     /// Gives an open file a name that goes with its last handle.
-    async fn hide(&self, who: &Principal, parent: u64, name: &str, node: u64) -> Answer<()> {
+    async fn hide(&self, who: &Principal, parent: u64, name: &str, node: u64) -> Answer<String> {
         let hidden = format!("{HIDDEN}{:016x}", u64::from_le_bytes(random()));
-        self.move_node(who, (parent, name), (parent, &hidden), Some(node), false).await
+        self.move_node(who, (parent, name), (parent, &hidden), Some(node), false).await?;
+        Ok(hidden)
     }
 
     /// Removes an empty directory.
@@ -76,18 +75,23 @@ impl Core {
             (nodes.find(from.0, &from_name), nodes.find(to.0, &to_name))
         };
         let (from, to) = ((from.0, from_name.as_str()), (to.0, to_name.as_str()));
-        if let Some(target) = target
-            && replace
-            && !self.open_files(target).is_empty()
-        {
-            self.hide(&who, to.0, to.1, target).await?;
-        }
+        let hidden = match target {
+            Some(target) if replace && !self.open_files(target).is_empty() => {
+                Some(self.hide(&who, to.0, to.1, target).await?)
+            }
+            _ => None,
+        };
         // No store replaces a container, or by one, in one step.
         let mixes = self.is_logical_name(&from_path) || self.is_logical_name(&to_path);
-        if mixes && replace {
-            return self.replace_logical(&who, from, to, (&from_path, &to_path), node).await;
+        let renamed = match mixes && replace {
+            true => self.replace_logical(&who, from, to, (&from_path, &to_path), node).await,
+            false => self.move_node(&who, from, to, node, replace).await,
+        };
+        if let (Err(_), Some(hidden)) = (&renamed, hidden) {
+            // Its own failure is logged, and the first one is the answer.
+            let _ = self.move_node(&who, (to.0, &hidden), to, target, false).await;
         }
-        self.move_node(&who, from, to, node, replace).await
+        renamed
     }
 
     /// Moves the target aside, renames, and removes the target.

@@ -138,8 +138,8 @@ fn in_background(flags: &Flags) -> Result<(), Failure> {
     if let Some(Ok(translated)) = crate::cli::by_mount(&arguments) {
         arguments = translated;
     }
-    // After the operands' separator it would be one of them.
-    let at = arguments.iter().position(|argument| argument == "mount").map_or(1, |at| at + 1);
+    // At the end, it could be one of the operands.
+    let at = arguments.iter().position(|argument| argument == "--daemon").unwrap_or(arguments.len());
     arguments.insert(at, "--background".into());
     let mut command = Command::new("/proc/self/exe");
     command.args(&arguments[1..]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
