@@ -6,22 +6,21 @@ mod renaming;
 use crate::listing::Listing;
 use crate::logical::{Logical, State};
 use crate::names::{Names, group_name, user_name};
-use crate::nodes::{Nodes, ROOT, Version};
+use crate::nodes::Nodes;
 use crate::patience::Patience;
 use crate::plain::{Access, Level, Plain, Writing};
-use bytes::Bytes;
 use glob::Pattern;
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use strait_plfs::Container;
 use strait_store::budget::Pool;
 use strait_store::{
-    CreateOptions, Error, ErrorKind, FileStatus, FileSystem, FileType, MAX_NAME_BYTES, Principal, StorePath,
-    StoreStatus, encoding,
+    Error, ErrorKind, FileStatus, FileSystem, FileType, MAX_NAME_BYTES, Principal, StorePath, StoreStatus,
+    encoding,
 };
 use tokio::sync::OwnedMutexGuard;
 

@@ -202,7 +202,7 @@ fn names_behave_as_the_kernel_expects() {
 
 #[test]
 fn plfs_files_are_written_anywhere_by_many_programs() {
-    let Some((data, mounted)) = files("PLFS in a mount", &["--plfs", "*.ckpt"]) else { return };
+    let Some((data, mounted)) = files("PLFS in a mount", &["--plfs", "*.ckpt", "--plfs", "*.ckpt-journal"]) else { return };
     let path = mounted.path("n.ckpt");
     let bytes = content(1_000_000);
     File::create(&path).unwrap();
@@ -249,7 +249,7 @@ fn open_files_survive_a_restarted_gateway() {
     let mut gateway = Gateway::over_files();
     let flags = ["--store".to_owned(), format!("file://{}", gateway.data().display())];
     let claim = "a gateway restarts under a mount";
-    let Some(mounted) = Mounted::of(claim, &gateway.uri("/"), &["--plfs", "*.ckpt"]) else { return };
+    let Some(mounted) = Mounted::of(claim, &gateway.uri("/"), &["--plfs", "*.ckpt", "--plfs", "*.ckpt-journal"]) else { return };
     let bytes = content(6_000_000);
     fs::write(gateway.data().join("before"), &bytes).unwrap();
     let reader = File::open(mounted.path("before")).unwrap();

@@ -1,9 +1,8 @@
 //! Open files: handles, and what is read and written by them.
 
 use super::{
-    Access, Answer, Attributes, Body, Caller, Core, EACCES, EBADF, EEXIST, EISDIR, ENFILE, EPERM, Fault,
-    File, HIDDEN, Handle, MOST_HANDLES, O_ACCMODE, O_APPEND, O_EXCL, O_RDONLY, O_WRONLY, Opened, decoded,
-    lock,
+    Answer, Attributes, Body, Caller, Core, EACCES, EBADF, EEXIST, EISDIR, ENFILE, EPERM, Fault, File,
+    HIDDEN, Handle, MOST_HANDLES, O_ACCMODE, O_APPEND, O_EXCL, O_RDONLY, O_WRONLY, Opened, decoded, lock,
 };
 use crate::logical::Logical;
 use crate::nodes::Version;
