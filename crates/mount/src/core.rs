@@ -27,6 +27,7 @@ use tokio::sync::OwnedMutexGuard;
 /// Errors without a kind of their own: errno(3).
 const EBADF: i32 = 9;
 const EEXIST: i32 = 17;
+const EXDEV: i32 = 18;
 const EISDIR: i32 = 21;
 const EINVAL: i32 = 22;
 const ENFILE: i32 = 23;
@@ -247,6 +248,9 @@ impl Core {
 
     /// Whether PLFS keeps files of this path.
     fn is_logical_name(&self, path: &StorePath) -> bool {
+        if path.name().starts_with(HIDDEN) {
+            return true; // whatever it was called before
+        }
         let below = path.as_str().strip_prefix(self.root.as_str()).unwrap_or(path.as_str());
         let below = below.trim_start_matches('/');
         self.settings.logical.iter().any(|pattern| match pattern.as_str().contains('/') {

@@ -19,6 +19,9 @@ const MOST_BYTES: usize = 32 << 20;
 /// Writes before a publication: each takes memory, too.
 const MOST_RUNS: usize = 65_536;
 
+/// Writers that one publication goes through, if each fails.
+const MOST_TRIES: u32 = 3;
+
 /// A logical file that is open here, by any number of handles.
 pub struct Logical {
     state: Arc<tokio::sync::Mutex<State>>,
@@ -80,12 +83,12 @@ impl Logical {
         };
         // First, so that another writer writes these bytes, too.
         state.overlay.write(offset, data.clone());
-        let written = match state.writer().write_at(offset, data).await {
-            Err(error) => state.again(error).await,
-            Ok(()) => Ok(()),
+        let written = match &mut state.writer {
+            Some(writer) => writer.write_at(offset, data).await,
+            None => state.begin().await,
         };
         if let Err(error) = written {
-            return Err(state.give_up(error));
+            state.again(error).await?;
         }
         state.length = state.length.max(end);
         if state.overlay.bytes() >= MOST_BYTES || state.overlay.len() >= MOST_RUNS {
@@ -117,12 +120,12 @@ impl Logical {
             return Ok(());
         }
         let mut tries = 0;
-        while let Err(error) = state.writer().truncate(length).await {
-            tries += 1;
-            let again = if tries > 3 { Err(error) } else { state.again(error).await };
-            if let Err(error) = again {
-                return Err(state.give_up(error));
+        while let Err(error) = state.writer().await?.truncate(length).await {
+            if tries == MOST_TRIES {
+                return Err(error);
             }
+            state.again(error).await?;
+            tries += 1;
         }
         state.overlay.clear();
         state.base = None;
@@ -132,9 +135,29 @@ impl Logical {
 }
 
 impl State {
-    fn writer(&mut self) -> &mut Writer {
-        // Writers of one rank are told apart by their nonces; the mount's process is for people.
-        self.writer.get_or_insert_with(|| self.container.writer(std::process::id()))
+    async fn writer(&mut self) -> Result<&mut Writer> {
+        if self.writer.is_none() {
+            self.begin().await?;
+        }
+        match &mut self.writer {
+            Some(writer) => Ok(writer),
+            None => fail(ErrorKind::Internal, "the file has no writer"),
+        }
+    }
+
+    /// Begins a writer with all unpublished bytes. Writers of one rank are told apart by their nonces;
+    /// the mount's process is for people.
+    async fn begin(&mut self) -> Result<()> {
+        let (patience, container, overlay) = (self.access.patience, &self.container, &self.overlay);
+        let written = patience.with(|| async {
+            let mut writer = container.writer(std::process::id());
+            for (offset, run) in overlay.runs() {
+                writer.write_at(offset, run).await?;
+            }
+            Ok(writer)
+        });
+        self.writer = Some(written.await?);
+        Ok(())
     }
 
     /// A reader of what was published.
@@ -156,12 +179,12 @@ impl State {
             return Ok(());
         }
         let mut tries = 0;
-        while let Err(error) = self.writer().sync().await {
-            tries += 1;
-            let again = if tries > 3 { Err(error) } else { self.again(error).await };
-            if let Err(error) = again {
-                return Err(self.give_up(error));
+        while let Err(error) = self.writer().await?.sync().await {
+            if tries == MOST_TRIES {
+                return Err(error);
             }
+            self.again(error).await?;
+            tries += 1;
         }
         self.overlay.clear();
         self.base = None;
@@ -184,30 +207,14 @@ impl State {
         Ok(())
     }
 
-    /// After a writer's failure, writes the unpublished bytes with another one.
+    /// After a writer's failure, writes the unpublished bytes with another one. They stay here if that
+    /// fails, too, so that a later sync or close may publish them.
     async fn again(&mut self, error: Error) -> Result<()> {
+        self.writer = None;
         if !may_be_reopened(&error) || error.kind() == ErrorKind::NotFound {
             return Err(error);
         }
         tracing::info!(%error, path = %self.container.path(), "a writer failed; going on with another");
-        self.writer = None;
-        let (patience, container, overlay) = (self.access.patience, &self.container, &self.overlay);
-        let written = patience.with(|| async {
-            let mut writer = container.writer(std::process::id());
-            for (offset, run) in overlay.runs() {
-                writer.write_at(offset, run).await?;
-            }
-            Ok(writer)
-        });
-        self.writer = Some(written.await?);
-        Ok(())
-    }
-
-    /// The unpublished bytes are gone, as the error tells.
-    fn give_up(&mut self, error: Error) -> Error {
-        self.writer = None;
-        self.overlay.clear();
-        self.base = None;
-        error
+        self.begin().await
     }
 }

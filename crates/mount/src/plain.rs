@@ -30,6 +30,8 @@ const TAIL: usize = 1 << 20;
 const WINDOW: usize = 16 << 20;
 /// Longest run of zeros that a write beyond the end, or a longer length, appends: 64 MiB.
 const MOST_ZEROS: u64 = 64 << 20;
+/// Writers that one flush or close goes through, if each fails.
+const MOST_TRIES: u32 = 3;
 /// Zeros appended at once.
 const ZEROS: usize = 1 << 20;
 
@@ -81,6 +83,8 @@ pub struct Writing {
     dirty: bool,
     /// When, in milliseconds since 1970.
     written_ms: i64,
+    /// Written bytes were lost.
+    failed: Option<Error>,
 }
 
 impl Plain {
@@ -96,6 +100,7 @@ impl Plain {
             memory: None,
             dirty: false,
             written_ms: 0,
+            failed: None,
         };
         Self { access, writing: Arc::new(tokio::sync::Mutex::new(writing)), reader: Mutex::new(None) }
     }
@@ -260,6 +265,7 @@ impl Writing {
     }
 
     async fn write(&mut self, path: &StorePath, at: Option<u64>, data: Bytes) -> Result<()> {
+        self.check_usable()?;
         let end = self.known_end(path).await?;
         let offset = at.unwrap_or(end);
         let pushed = self.pushed();
@@ -320,13 +326,14 @@ impl Writing {
         if self.memory.is_none() {
             self.memory = self.access.memory.share(&self.access.who.user).reserve((WINDOW + TAIL) as u64);
         }
-        let outcome = match self.writer(path).await {
-            Ok(writer) => writer.append(data).await,
-            Err(error) => Err(error),
+        let outcome = match &mut self.writer {
+            Some(writer) => match writer.append(data).await {
+                Err(error) => self.recover(path, error).await,
+                Ok(()) => Ok(()),
+            },
+            None => self.begin(path).await,
         };
-        if let Err(error) = outcome {
-            self.recover(path, error).await?;
-        }
+        outcome.map_err(|error| self.give_up(error))?;
         // Without memory for copies, each write is flushed.
         if self.copied >= WINDOW || self.memory.is_none() {
             self.settle_pushed(path, Level::Flushed).await?;
@@ -334,21 +341,21 @@ impl Writing {
         Ok(())
     }
 
-    /// The store's writer, opened at the pushed bytes' begin if there is none.
-    async fn writer(&mut self, path: &StorePath) -> Result<&mut Box<dyn FileWriter>> {
-        if self.writer.is_none() {
-            let writer = open_writer(&self.access, path).await?;
-            let (found, safe) = (writer.position(), self.safe());
-            if found != safe {
-                let message = format!("another writer made it {found} bytes long; it had {safe}");
-                return fail(ErrorKind::Busy, message).map_err(|error: Error| error.at("write", path));
-            }
-            self.writer = Some(writer);
+    /// Opens a writer, and appends the copies that the file lacks.
+    async fn begin(&mut self, path: &StorePath) -> Result<()> {
+        self.writer = None;
+        let writer = open_writer(&self.access, path).await?;
+        let (found, safe, pushed) = (writer.position(), self.safe(), self.pushed());
+        if found < safe || found > pushed {
+            let message = format!("it has {found} bytes, not {safe} to {pushed}: another writer was there");
+            return fail(ErrorKind::Busy, message).map_err(|error: Error| error.at("write", path));
         }
-        match &mut self.writer {
-            Some(writer) => Ok(writer),
-            None => fail(ErrorKind::Internal, "the file has no writer"),
+        self.writer = Some(writer);
+        let resent = self.resend().await;
+        if resent.is_err() {
+            self.writer = None;
         }
+        resent
     }
 
     /// Resends to the same writer as long as the mount is patient.
@@ -368,27 +375,13 @@ impl Writing {
     async fn recover(&mut self, path: &StorePath, error: Error) -> Result<()> {
         let goes_on = self.writer.as_ref().is_some_and(|writer| writer.goes_on());
         if !may_be_reopened(&error) || error.kind() == ErrorKind::NotFound {
-            if !goes_on {
-                self.give_up();
-            }
             return Err(error);
         }
         tracing::info!(%error, %path, "a writer failed; going on with another");
-        if goes_on {
-            if self.resume().await.is_ok() {
-                return Ok(());
-            }
+        if goes_on && self.resume().await.is_ok() {
+            return Ok(());
         }
-        self.writer = None;
-        let writer = open_writer(&self.access, path).await.inspect_err(|_| self.give_up())?;
-        let (found, safe, pushed) = (writer.position(), self.safe(), self.pushed());
-        if found < safe || found > pushed {
-            self.give_up();
-            let message = format!("after {error}, it has {found} bytes, not {safe} to {pushed}");
-            return fail(ErrorKind::OutcomeUnknown, message).map_err(|error: Error| error.at("write", path));
-        }
-        self.writer = Some(writer);
-        self.resend().await.inspect_err(|_| self.give_up())
+        self.begin(path).await
     }
 
     /// Appends the copies that the writer hasn't accepted.
@@ -407,8 +400,9 @@ impl Writing {
         Ok(())
     }
 
-    /// After an error, the written bytes are gone, as write(2) and close(2) have reported.
-    fn give_up(&mut self) {
+    /// After an error, the written bytes are gone. The close(2) that reported it may have been that of
+    /// a child, so all further operations report it, too, until the file is opened again.
+    fn give_up(&mut self, error: Error) -> Error {
         self.writer = None;
         self.end = None;
         self.tail.clear();
@@ -416,27 +410,51 @@ impl Writing {
         self.copied = 0;
         self.dirty = false;
         self.memory = None;
+        self.failed = Some(error.again());
+        error
+    }
+
+    fn check_usable(&self) -> Result<()> {
+        self.failed.as_ref().map_or(Ok(()), |error| Err(error.again()))
     }
 
     /// Makes `level` true of all written bytes.
+    ///
+    /// # Errors
+    /// If the store is away, the bytes stay here, and a later call may succeed.
     pub async fn settle(&mut self, path: &StorePath, level: Level) -> Result<()> {
+        self.check_usable()?;
         if !self.dirty {
             return Ok(());
         }
         if !self.tail.is_empty() {
             let tail = self.tail.split().freeze();
-            self.push(path, tail).await?;
+            self.copied += tail.len();
+            self.copies.push_back(tail.clone());
+            let pushed = match &mut self.writer {
+                Some(writer) => writer.append(tail).await,
+                None => Ok(()), // the next writer gets all copies
+            };
+            if let Err(error) = pushed {
+                let recovered = self.recover(path, error).await;
+                recovered.map_err(|error| self.keep(error))?;
+            }
         }
-        self.settle_pushed(path, level).await
+        self.settle_pushed(path, level).await.map_err(|error| self.keep(error))
+    }
+
+    /// Keeps the written bytes if the store is away, and gives up otherwise.
+    fn keep(&mut self, error: Error) -> Error {
+        if !is_away(&error) {
+            return self.give_up(error);
+        }
+        self.writer = None;
+        error
     }
 
     async fn settle_pushed(&mut self, path: &StorePath, level: Level) -> Result<()> {
-        if self.writer.is_none() {
-            if self.copied > 0 || level == Level::Synced {
-                self.writer(path).await?;
-            } else if level < Level::Closed {
-                return Ok(());
-            }
+        if self.writer.is_none() && (self.copied > 0 || level == Level::Synced) {
+            self.begin(path).await?;
         }
         let mut tries = 0;
         loop {
@@ -448,15 +466,10 @@ impl Writing {
             };
             match outcome {
                 Ok(_) => break,
-                Err(error) => {
-                    tries += 1;
-                    if tries > 3 {
-                        self.give_up();
-                        return Err(error);
-                    }
-                    self.recover(path, error).await?;
-                }
+                Err(error) if tries == MOST_TRIES => return Err(error),
+                Err(error) => self.recover(path, error).await?,
             }
+            tries += 1;
         }
         self.copies.clear();
         self.copied = 0;

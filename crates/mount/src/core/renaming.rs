@@ -1,6 +1,8 @@
 //! Removing and renaming, also of files that are open here.
 
-use super::{Answer, Body, Caller, Core, EEXIST, EINVAL, EISDIR, Fault, File, HIDDEN, Held, lock, random};
+use super::{
+    Answer, Body, Caller, Core, EEXIST, EINVAL, EISDIR, EXDEV, Fault, File, HIDDEN, Held, lock, random,
+};
 use crate::nodes::ROOT;
 use crate::plain::Level;
 use std::ffi::OsStr;
@@ -83,8 +85,8 @@ impl Core {
         };
         // No store replaces a container, or by one, in one step.
         let mixes = self.is_logical_name(&from_path) || self.is_logical_name(&to_path);
-        let renamed = match mixes && replace {
-            true => self.replace_logical(&who, from, to, (&from_path, &to_path), node).await,
+        let renamed = match mixes {
+            true => self.replace_logical(&who, from, to, (&from_path, &to_path), node, replace).await,
             false => self.move_node(&who, from, to, node, replace).await,
         };
         if let (Err(_), Some(hidden)) = (&renamed, hidden) {
@@ -102,8 +104,12 @@ impl Core {
         to: (u64, &str),
         paths: (&StorePath, &StorePath),
         node: Option<u64>,
+        replace: bool,
     ) -> Answer<()> {
         let (source, from_container) = self.status(who, paths.0).await?;
+        if from_container.is_some() && !self.is_logical_name(paths.1) {
+            return Err(Fault(EXDEV)); // mv(1) copies then: the other name would show a directory
+        }
         let target = match self.status(who, paths.1).await {
             Ok((status, container)) => (status, container),
             Err(Fault(errno)) if errno == ErrorKind::NotFound.row().errno => {
@@ -111,6 +117,9 @@ impl Core {
             }
             Err(fault) => return Err(fault),
         };
+        if !replace {
+            return Err(Fault(EEXIST));
+        }
         let (status, container) = target;
         if (from_container.is_none() && container.is_none()) || source.is_directory() || status.is_directory()
         {

@@ -83,6 +83,9 @@ fn cannot(error: io::Error, flags: &Flags) -> Failure {
         io::ErrorKind::NotFound => "; make the directory first",
         _ => "",
     };
+    if error.kind() == io::ErrorKind::ResourceBusy {
+        return Failure::at(ErrorKind::Busy, "mount on", flags.directory.display(), error.to_string());
+    }
     match Failure::local(error, "mount on", &flags.directory) {
         Failure::Error(error) if !remedy.is_empty() => {
             let message = format!("{}{remedy}", error.message());
