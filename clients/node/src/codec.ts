@@ -124,7 +124,13 @@ class Writer {
   }
 
   private byte(value: number): void {
-    this.buffer[this.room(1)] = value;
+    const at = this.room(1); // which may replace the buffer
+    this.buffer[at] = value;
+  }
+
+  private word(value: number): void {
+    const at = this.room(4);
+    this.buffer.writeInt32BE(value, at);
   }
 
   private varint(value: bigint | number): void {
@@ -146,9 +152,10 @@ class Writer {
 
   private bytes(data: Uint8Array): void {
     if (this.compact) this.varint(data.length);
-    else this.buffer.writeInt32BE(data.length, this.room(4));
+    else this.word(data.length);
     if (data.length < ALONE_BYTES) {
-      this.buffer.set(data, this.room(data.length));
+      const at = this.room(data.length);
+      this.buffer.set(data, at);
       return;
     }
     this.parts.push(this.buffer.subarray(0, this.length), Buffer.from(data.buffer, data.byteOffset, data.length));
@@ -164,15 +171,16 @@ class Writer {
       this.bytes(Buffer.from(name));
       return;
     }
-    this.buffer.writeUInt32BE(((BINARY_VERSION << 16) | CALL) >>> 0, this.room(4));
+    this.word((BINARY_VERSION << 16) | CALL);
     this.bytes(Buffer.from(name));
-    this.buffer.writeInt32BE(number, this.room(4));
+    this.word(number);
   }
 
   private field(id: number, type: number, before: number): void {
     if (!this.compact) {
       this.byte(type);
-      this.buffer.writeInt16BE(id, this.room(2));
+      const at = this.room(2);
+      this.buffer.writeInt16BE(id, at);
     } else if (id - before <= 15) {
       this.byte(((id - before) << 4) | type);
     } else {

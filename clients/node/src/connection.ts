@@ -1,7 +1,7 @@
 import net from "node:net";
 import tls from "node:tls";
 import { decode, encode, MAX_MESSAGE_BYTES, Refusal, Underflow } from "./codec.js";
-import type { Method, Protocol, Struct } from "./codec.js";
+import type { Method, Protocol } from "./codec.js";
 import { LostError, reported, StraitError } from "./errors.js";
 import { DfsError } from "./messages.js";
 

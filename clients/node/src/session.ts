@@ -214,8 +214,11 @@ export class Session {
       const connection = this.idle.pop();
       if (connection === undefined) return this.connect(deadline, connectBy);
       connection.idle(false);
-      // Lets the end of the connection arrive, if it is there.
-      if (!(trusting && connection.isFresh())) await setImmediate();
+      if (!(trusting && connection.isFresh())) {
+        // Lets the end of the connection arrive, if it is there: the loop looks at sockets between.
+        await setImmediate();
+        await setImmediate();
+      }
       if (!connection.broken) return connection;
     }
   }
