@@ -165,10 +165,9 @@ impl ObjectStore for Objects {
         let meta = meta(&status, location.clone());
         options.check_preconditions(&meta)?;
         let range = match &options.range {
-            Some(range) => range.as_range(meta.size).map_err(|error| Error::Generic {
-                store: convert::STORE,
-                source: Box::new(error),
-            })?,
+            Some(range) => range
+                .as_range(meta.size)
+                .map_err(|error| Error::Generic { store: convert::STORE, source: Box::new(error) })?,
             None => 0..meta.size,
         };
         let payload = if options.head || range.is_empty() {
@@ -186,10 +185,7 @@ impl ObjectStore for Objects {
         })
     }
 
-    fn delete_stream(
-        &self,
-        locations: BoxStream<'static, Result<Path>>,
-    ) -> BoxStream<'static, Result<Path>> {
+    fn delete_stream(&self, locations: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
         let this = self.clone();
         locations
             .map(move |location| {
@@ -223,7 +219,8 @@ impl ObjectStore for Objects {
 
     async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
         let directory = prefix.cloned().unwrap_or_default();
-        let mut listed = ListResult { common_prefixes: Vec::new(), objects: Vec::new(), extensions: Default::default() };
+        let mut listed =
+            ListResult { common_prefixes: Vec::new(), objects: Vec::new(), extensions: Default::default() };
         let path = encode(&directory)?;
         match self.files.stat(&self.who, &path).await {
             Ok(status) if status.is_directory() => {}
