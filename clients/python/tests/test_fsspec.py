@@ -6,13 +6,13 @@ import threading
 
 import fsspec
 import gateways
+import pandas
 import pytest
 from fsspec.tests import abstract
+from pyarrow import dataset
 
 import strait
 from strait.fsspec import StraitFileSystem
-
-fsspec.register_implementation("strait", StraitFileSystem, clobber=True)
 
 
 @pytest.fixture(scope="module", params=gateways.stores())
@@ -216,8 +216,6 @@ def test_it_serves_an_event_loop_through_fsspecs_wrapper(fs, place):
 
 
 def test_pandas_and_pyarrow_read_and_write(base, fs):
-    pandas = pytest.importorskip("pandas")
-    dataset = pytest.importorskip("pyarrow.dataset")
     frame = pandas.DataFrame({"site": ["a", "b", "a"], "n": [1, 2, 3]})
     frame.to_csv(f"{base}/frame.csv", index=False)
     assert pandas.read_csv(f"{base}/frame.csv").equals(frame)

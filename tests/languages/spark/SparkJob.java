@@ -6,7 +6,7 @@ import org.apache.spark.sql.functions;
 
 /** Writes and reads tables by Spark in local mode: SparkJob strait://HOST:PORT/DIRECTORY. */
 public final class SparkJob {
-    public static void main(String[] arguments) {
+    public static void main(String[] arguments) throws Exception {
         String base = arguments[0];
         try (SparkSession spark =
                 SparkSession.builder()
