@@ -219,6 +219,6 @@ for (const [what, bytes] of [
   });
 }
 
-test("a password isn't sent to another machine in the clear", async () => {
+test("an address with a user is InvalidArgument", async () => {
   await assert.rejects(connect("strait://user@gateway/"), of("InvalidArgument"));
 });

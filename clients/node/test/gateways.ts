@@ -20,7 +20,7 @@ export interface Gateway {
   stop: () => Promise<void>;
 }
 
-function command(): string {
+export function command(): string {
   const target = process.env.CARGO_TARGET_DIR ?? path.join(REPOSITORY, "target");
   const built = ["debug", "release"].map((profile) => path.join(target, profile, "strait"));
   const found = process.env.STRAIT_BIN ?? built.find((file) => existsSync(file));
