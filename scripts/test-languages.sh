@@ -122,5 +122,8 @@ story PHP binary php_story
 story Erlang framed-binary erlang_story
 story fsspec framed-binary frames
 story Spark framed-binary spark_job
+# On Kadoop, too: the shared cases in Python, and fsspec's suite.
+STRAIT_BIN=$STRAIT_BIN STRAIT_TEST_GATEWAY=127.0.0.1:${ports[kadoop]} .venv/bin/python -m pytest -q \
+    clients/python/tests/test_conformance.py clients/python/tests/test_fsspec.py
 printf '%d passed, %d failed\n' $((12 - failed)) "$failed"
 ((!failed))
