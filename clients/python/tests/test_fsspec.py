@@ -101,6 +101,11 @@ def test_no_connection_is_made_before_the_first_request():
         fs.ls("/")
 
 
+def test_a_misspelled_option_is_an_error():
+    with pytest.raises(TypeError, match="no option pasword"):
+        fsspec.filesystem("strait", host="gateway", pasword="secret")
+
+
 def test_the_store_of_a_uri_is_the_store_that_is_read(tmp_path):
     gateways.require_command()
     for name in ("one", "two"):

@@ -36,6 +36,10 @@ R = TypeVar("R")
 
 # Ranges and files fetched at once: as many as a client keeps idle connections.
 PARALLEL = 8
+# Options that fsspec itself gives or takes.
+FSSPEC_OPTIONS = frozenset(
+    {"use_listings_cache", "listings_expiry_time", "max_paths", "asynchronous", "loop"}
+)
 
 # fsspec makes an instance for each thread. They share a session by their arguments, since a gateway
 # bounds the sessions of a user.
@@ -119,6 +123,10 @@ class StraitFileSystem(AbstractFileSystem):  # type: ignore[misc]
         timeout: float = DEFAULT_TIMEOUT_S,
         **fsspec_options: Any,
     ) -> None:
+        unknown = fsspec_options.keys() - FSSPEC_OPTIONS
+        if unknown:
+            # A misspelled password would be a login as nobody.
+            raise TypeError(f"strait:// has no option {', '.join(sorted(unknown))}")
         super().__init__(**fsspec_options)
         self._uri = Uri(host, port, store, "/")
         self._login: dict[str, Any] = {
