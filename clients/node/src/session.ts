@@ -19,6 +19,9 @@ const FIRST_PAUSE_MS = 100;
 const PARTING_MS = 2_000;
 // Few callers are concurrent, and each connection costs the gateway one.
 const MAX_IDLE = 8;
+// Requests at once, beside those of readers and writers of streams: as many as connections are kept.
+// Promise.all over a thousand files would open a thousand connections.
+const MAX_CALLS = MAX_IDLE;
 // If the gateway doesn't report its limit.
 const DEFAULT_CHUNK_BYTES = 4 << 20;
 const REQUEST_ID_BYTES = 16;
@@ -65,6 +68,8 @@ export class Session {
   private readonly silences: Silences = { count: 0 };
   private login = 0; // counts logins: connections of an older one aren't pooled
   private loggingIn: Promise<void> | undefined;
+  private calls = 0;
+  private readonly queue: (() => void)[] = []; // calls that wait for their turn
 
   private constructor(readonly endpoint: Endpoint) {
     this.token = endpoint.token;
@@ -124,23 +129,61 @@ export class Session {
     path?: string,
     deadline = this.deadline(),
   ): Promise<Reply> {
-    try {
-      const connection = await this.borrow(deadline);
+    return this.inTurn(method.name, deadline, async () => {
       try {
-        return await connection.call(method, request, deadline, path);
-      } finally {
-        this.giveBack(connection);
+        const connection = await this.borrow(deadline);
+        try {
+          return await connection.call(method, request, deadline, path);
+        } finally {
+          this.giveBack(connection);
+        }
+      } catch (error) {
+        throw atPath(this.explained(error), path);
       }
-    } catch (error) {
-      throw atPath(this.explained(error), path);
+    });
+  }
+
+  private async inTurn<T>(operation: string, deadline: number, work: () => Promise<T>): Promise<T> {
+    if (this.calls < MAX_CALLS) this.calls++;
+    else await this.waitForTurn(operation, deadline);
+    try {
+      return await work();
+    } finally {
+      const next = this.queue.shift();
+      if (next === undefined) this.calls--;
+      else next(); // it takes this one's place
     }
+  }
+
+  private waitForTurn(operation: string, deadline: number): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const begin = (): void => {
+        stop();
+        resolve();
+      };
+      const stop = atDeadline(deadline, () => {
+        this.queue.splice(this.queue.indexOf(begin), 1);
+        reject(noAnswer(operation, this.endpoint.timeoutMs));
+      });
+      this.queue.push(begin);
+    });
   }
 
   /**
    * An exchange, tried again while the connection breaks. Every request may be repeated: it either
    * changes nothing, or carries the id by which the gateway recognises the repetition.
    */
-  async attempt<T>(
+  attempt<T>(
+    of: Operation,
+    deadline: number,
+    exchange: (connection: Connection, deadline: number) => Promise<T>,
+  ): Promise<T> {
+    return this.inTurn(of.method, deadline, () => this.attemptNow(of, deadline, exchange)).catch((error) => {
+      throw atPath(error, of.path);
+    });
+  }
+
+  private async attemptNow<T>(
     of: Operation,
     deadline: number,
     exchange: (connection: Connection, deadline: number) => Promise<T>,

@@ -21,6 +21,7 @@ class Proxy {
   cutAfter = Infinity;
   stallAfter = Infinity;
   cuts = 0;
+  connections = 0;
   private readonly sockets = new Set<net.Socket>();
   private constructor(private readonly server: net.Server) {}
 
@@ -30,6 +31,7 @@ class Proxy {
     server.on("connection", (client) => {
       const gateway = net.connect(port, "127.0.0.1");
       let replied = 0;
+      proxy.connections++;
       for (const socket of [client, gateway]) {
         proxy.sockets.add(socket);
         socket.on("error", () => {}).on("close", () => (client.destroy(), gateway.destroy()));
@@ -130,6 +132,18 @@ describe("a gateway behind a faulty network", () => {
     proxy.stallAfter = Infinity;
     assert.equal(await hasty.exists("/silent"), false, "the next request begins anew");
     await hasty.close();
+  });
+
+  test("a thousand calls at once take turns on a few connections", async () => {
+    await client.writeFile("/many", "x");
+    const before = proxy.connections;
+    const file = await client.open("/many");
+    const found = await Promise.all(Array.from({ length: 1_000 }, (_, n) => client.exists(n % 2 ? "/many" : "/none")));
+    assert.equal(found.filter(Boolean).length, 500);
+    const bytes = await Promise.all(Array.from({ length: 200 }, () => file.readAt(0, 1)));
+    assert.ok(bytes.every((one) => one.toString() === "x"));
+    await file.close();
+    assert.ok(proxy.connections - before <= 8, `${proxy.connections - before} connections`);
   });
 
   test("a missing file is an error as of node:fs", async () => {

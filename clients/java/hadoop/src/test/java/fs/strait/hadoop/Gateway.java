@@ -1,6 +1,8 @@
 package fs.strait.hadoop;
 
+import fs.strait.client.ErrorKind;
 import fs.strait.client.StraitClient;
+import fs.strait.client.StraitFailure;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.net.BindException;
@@ -57,6 +59,43 @@ final class Gateway implements AutoCloseable {
         return start(scratch, "up", "--data", scratch.resolve("data").toString());
     }
 
+    /** One with TLS that wants the login of alice; its certificate is `certificate` in `scratch`. */
+    static Gateway secured(String password) throws IOException, InterruptedException {
+        Path scratch = Files.createTempDirectory("strait-hadoop-");
+        String store = Files.createDirectory(scratch.resolve("store")).toUri().toString();
+        String certificate = scratch.resolve("certificate").toString();
+        String key = scratch.resolve("key").toString();
+        run("", "openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
+                "-addext", "subjectAltName=DNS:localhost", "-keyout", key, "-out", certificate);
+        String passwords = scratch.resolve("passwords").toString();
+        run(password + "\n", binary().toString(), "passwd", "--file", passwords, "alice");
+        return start(scratch, "serve", "--store", store, "--passwords", passwords, "--tls-cert", certificate,
+                "--tls-key", key);
+    }
+
+    private static void run(String input, String... command) throws IOException, InterruptedException {
+        Process process =
+                new ProcessBuilder(command)
+                        .redirectOutput(ProcessBuilder.Redirect.DISCARD)
+                        .redirectError(ProcessBuilder.Redirect.DISCARD)
+                        .start();
+        try (var to = process.outputWriter()) {
+            to.write(input);
+        }
+        if (process.waitFor() != 0) {
+            throw new IOException(String.join(" ", command) + " failed");
+        }
+    }
+
+    /** The file of its certificate. */
+    Path certificate() {
+        return scratch.resolve("certificate");
+    }
+
+    int port() {
+        return port;
+    }
+
     private static Gateway start(Path scratch, String... arguments) throws IOException {
         int port = freePort();
         List<String> command = new ArrayList<>(List.of(binary().toString()));
@@ -79,6 +118,9 @@ final class Gateway implements AutoCloseable {
                 client.exists("/");
                 return;
             } catch (IOException error) {
+                if (error instanceof StraitFailure told && told.kind() == ErrorKind.UNAUTHENTICATED) {
+                    return; // an answer too
+                }
                 if (!process.isAlive() || System.nanoTime() > deadline) {
                     throw new IOException(Files.readString(scratch.resolve("log")), error);
                 }

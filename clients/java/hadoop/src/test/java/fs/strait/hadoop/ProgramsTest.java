@@ -20,6 +20,7 @@ import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.FsShell;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.permission.FsPermission;
+import org.apache.hadoop.security.AccessControlException;
 import org.apache.hadoop.tools.DistCp;
 import org.apache.hadoop.util.Tool;
 import org.apache.hadoop.util.ToolRunner;
@@ -108,6 +109,28 @@ class ProgramsTest {
         context.mkdir(directory, FsPermission.getDirDefault(), true);
         assertTrue(context.getFileStatus(directory).isDirectory());
         assertTrue(context.delete(directory, true));
+    }
+
+    @Test
+    void itLogsInOverTlsByItsConfiguration() throws Exception {
+        try (Gateway secured = Gateway.secured("secret of alice")) {
+            URI uri = URI.create("strait://localhost:" + secured.port());
+            Configuration configuration = new Configuration();
+            configuration.set("fs.strait.tls", secured.certificate().toString());
+            configuration.set("fs.strait.user", "alice");
+            configuration.set("fs.strait.password", "secret of alice");
+            try (FileSystem files = FileSystem.newInstance(uri, configuration)) {
+                files.create(new Path("/mine")).close();
+                assertTrue(files.exists(new Path("/mine")));
+            }
+            configuration.set("fs.strait.password", "guessed");
+            try (FileSystem files = FileSystem.newInstance(uri, configuration)) {
+                Exception error =
+                        assertThrows(
+                                AccessControlException.class, () -> files.exists(new Path("/mine")));
+                assertFalse(error.getMessage().contains("guessed"), error.getMessage());
+            }
+        }
     }
 
     @Test
