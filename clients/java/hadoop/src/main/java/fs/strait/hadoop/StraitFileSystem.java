@@ -107,7 +107,8 @@ public final class StraitFileSystem extends FileSystem {
     }
 
     private Place place(Path path) throws IOException {
-        return stores.place(absolute(path));
+        Path whole = absolute(path);
+        return Errors.at(path, () -> stores.place(whole)); // it may connect
     }
 
     @Override
