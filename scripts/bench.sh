@@ -3,6 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/setup.sh bench
-# First, or suites would measure the command as it was built last, if it was.
-cargo build --release --locked -p strait
-cargo run --release --locked -p strait-bench -- "$@"
+# Both at once: suites measure the command as it was built last, and cargo would build the
+# dependencies of each twice, with other features.
+cargo build --release --locked -p strait -p strait-bench
+exec "${CARGO_TARGET_DIR:-target}/release/strait-bench" "$@"
