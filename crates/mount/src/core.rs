@@ -164,6 +164,9 @@ struct File {
     who: Principal,
 }
 
+/// An open file's node and user.
+type FileKey = (u64, Arc<str>);
+
 /// Locks of a file whose path changes.
 enum Held {
     Plain(OwnedMutexGuard<Writing>, Arc<File>),
@@ -184,7 +187,7 @@ pub struct Core {
     names: Names,
     nodes: Mutex<Nodes>,
     /// Open files by node and user, with the number of their handles.
-    files: Mutex<HashMap<(u64, Arc<str>), (Arc<File>, usize)>>,
+    files: Mutex<HashMap<FileKey, (Arc<File>, usize)>>,
     handles: Mutex<HashMap<u64, Handle>>,
     last_handle: AtomicU64,
     memory: Arc<Pool>,
