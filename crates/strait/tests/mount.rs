@@ -181,7 +181,7 @@ fn names_behave_as_the_kernel_expects() {
     assert_eq!(fs::read_to_string(data.path().join("three")).unwrap(), "2 and more");
     wait_until(DEADLINE, || fs::read_dir(data.path()).unwrap().count() == 1);
     let odd = mounted.path(&format!("{}\u{fc} \n", "x".repeat(200)));
-    OpenOptions::new().write(true).create(true).mode(0o600).open(&odd).unwrap();
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(&odd).unwrap();
     assert_eq!(fs::metadata(&odd).unwrap().permissions().mode() & 0o7777, 0o600);
     assert_eq!(File::create(mounted.path(&"x".repeat(256))).unwrap_err().raw_os_error(), Some(36));
     let wide = mounted.path("wide");

@@ -58,7 +58,8 @@ fn options(context: &Context, place: &Place, flags: &Flags) -> Result<Options, F
         let pattern = Pattern::new(text);
         logical.push(pattern.map_err(|error| Failure::usage(format!("--plfs {text}: {}", error.msg)))?);
     }
-    if flags.allow_other && !(place.fs.capabilities().per_user && !context.has_login(&place.store)) {
+    let acts_for_one = !place.fs.capabilities().per_user || context.has_login(&place.store);
+    if flags.allow_other && acts_for_one {
         return Err(Failure::usage(format!(
             "mount {}: --allow-other needs a credential that may act for every user, such as the key of a \
              Kadoop cluster (--kadoop-key); this one acts for one user",
