@@ -70,6 +70,7 @@
 #![forbid(unsafe_code)]
 
 mod build;
+mod c;
 mod check;
 mod cycles;
 mod diagnostic;
@@ -84,6 +85,7 @@ mod source;
 mod syntax;
 
 pub use build::{Builder, Error, Generated, compile};
+pub use c::{Output, Style};
 pub use diagnostic::{Diagnostic, Diagnostics, Severity};
 
 /// Largest source file. The largest known protocols (NFS 4.2) have 200 KB.
