@@ -395,7 +395,8 @@ enum frpc_svc_option {
 	FRPC_SVC_SET_TLS_REQUIRED = 2002, /* bool_t *: refuse callers without TLS */
 	FRPC_SVC_SET_ANONYMOUS = 2003, /* bool_t *: callers without a key from other hosts, too */
 	FRPC_SVC_SET_RPCBIND = 2004, /* bool_t *: register the programs with this host's rpcbind */
-	FRPC_SVC_SET_ONC = 2005, /* bool_t *: answer plain ONC RPC; by default, if there is no key */
+	FRPC_SVC_SET_ONC = 2005, /* bool_t *: answer plain ONC RPC, for programs registered before;
+				 * by default, if there is no key */
 	FRPC_SVC_SET_DRAIN = 2006, /* struct timeval *: how long the end waits for running calls */
 	FRPC_SVC_SET_WORKERS = 2007, /* uint32_t *: most threads that execute calls */
 	FRPC_SVC_SET_CALL_BYTES = 2008 /* uint32_t *: the largest call or result */
