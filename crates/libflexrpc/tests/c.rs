@@ -1,20 +1,11 @@
 //! The library as C programs use it: its header, compiled and linked.
 
+mod common;
+
+use common::{library_directory, run};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-
-/// Where cargo puts the library for tests: beside this program.
-fn library_directory() -> PathBuf {
-    std::env::current_exe().unwrap().parent().unwrap().to_owned()
-}
-
-fn run(command: &mut Command) {
-    let output = command.output().unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?}: {} {told}", output.status);
-    assert_eq!(told, "");
-}
 
 fn compiled(directory: &Path) -> PathBuf {
     let (program, sources) = (directory.join("end_to_end"), Path::new(env!("CARGO_MANIFEST_DIR")));
