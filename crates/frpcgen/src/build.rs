@@ -1,8 +1,8 @@
 //! Compiles a file to code, for build scripts and the command.
 
+use crate::c::{self, Output, Style};
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::source::Sources;
-use crate::c::{self, Output, Style};
 use crate::{check, library, parse, preprocess, rust, source};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -157,7 +157,13 @@ impl Builder {
     ///
     /// # Errors
     /// The source has errors.
-    pub fn generate_c_from(&self, name: &str, text: &str, output: Output, style: Style) -> Result<String, Error> {
+    pub fn generate_c_from(
+        &self,
+        name: &str,
+        text: &str,
+        output: Output,
+        style: Style,
+    ) -> Result<String, Error> {
         let path = Path::new(name);
         source::check_size(text.len()).map_err(|why| Error::File { path: path.to_path_buf(), why })?;
         self.c_from(path, text.to_owned(), output, style)

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   foo.x ─ preprocess ─→ tokens ─ parse ─→ Specification ─ check ─→ Model ─ rust ─→ foo.rs
-//!           #include, #define, #if        ↑  as written         checked, named for Rust
+//!           #include, #define, #if        ↑  as written │       checked, named for Rust
+//!                                         │             └─ c ─→ foo.h, foo_xdr.c, foo_clnt.c, foo_svc.c
 //!                                      library: definitions that foo.x lacks
 //! ```
 //!
@@ -11,7 +12,8 @@
 //! arguments. It has its own preprocessor, since not every machine that builds Rust has a C
 //! compiler. It knows the symbols `RPC_HDR`, `RPC_XDR`, `RPC_SVC`, `RPC_CLNT` and `RPC_TBL`. For
 //! Rust only `RPC_HDR` is defined, since the header holds the types. Lines that begin with `%` are
-//! for C output only, but `library` reads numbers and headers from them.
+//! for C output only, but `library` reads numbers and headers from them. For C, each output defines
+//! rpcgen's symbol, and the C compiler resolves names (`docs/flexrpc-c.md`).
 //!
 //! rpcgen leaves each name that a source doesn't define to the C compiler. frpcgen takes its
 //! definition from a file given by `--types`, a line `%#define NAME NUMBER`, the `foo.x` behind

@@ -127,7 +127,11 @@ fn run(arguments: Vec<OsString>) -> Result<(), Box<dyn Error>> {
     }
     let Some(input) = input else {
         let asks = c.outputs == [Output::Header];
-        return if asks { written(None, USAGE) } else { Err("no input file: frpcgen FILE.x -o FILE.rs".into()) };
+        return if asks {
+            written(None, USAGE)
+        } else {
+            Err("no input file: frpcgen FILE.x -o FILE.rs".into())
+        };
     };
     if c.chosen {
         return c.write(&builder, &input, output);

@@ -10,7 +10,8 @@ use std::net::ToSocketAddrs;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use strait_flexrpc::{
-    ClusterKey, Credentials, Fault, OncAccess, RPCBIND_SOCKET, Reply, Request, Server, ServerOptions, ServiceError,
+    ClusterKey, Credentials, Fault, OncAccess, RPCBIND_SOCKET, Reply, Request, Server, ServerOptions,
+    ServiceError,
 };
 
 type Dispatch = unsafe extern "C" fn(*mut frpc_request);
@@ -53,7 +54,8 @@ struct Serving {
     ended: bool,
 }
 
-static SERVING: Mutex<Serving> = Mutex::new(Serving { options: None, programs: Vec::new(), server: None, ended: false });
+static SERVING: Mutex<Serving> =
+    Mutex::new(Serving { options: None, programs: Vec::new(), server: None, ended: false });
 static ENDED: Condvar = Condvar::new();
 /// Held while a dispatch function that isn't thread-safe runs.
 static ONE: Mutex<()> = Mutex::new(());

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use nix::libc::{c_char, c_int, c_uint, c_void, size_t, timeval};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::OnceLock;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use strait_flexrpc::{
     AuthSys, CallError, CallOptions, Client, ClientOptions, ClusterKey, Credentials, Doubt, FaultKind,
     Handle, KeyId, MulticastOptions, Procedure, Refusal, Transport, rpcbind_lookup,
@@ -183,20 +183,30 @@ pub unsafe extern "C" fn frpc_createhandle(
 /// `HOST:PORT`, or `HOST`, whose rpcbind is then asked for the program's port.
 fn address(host: &str, program: (u32, u32), transport: Transport) -> Result<SocketAddr, String> {
     let has_port = match host.rsplit_once(':') {
-        Some((before, port)) => port.parse::<u16>().is_ok() && (!before.contains(':') || before.ends_with(']')),
+        Some((before, port)) => {
+            port.parse::<u16>().is_ok() && (!before.contains(':') || before.ends_with(']'))
+        }
         None => false,
     };
     let about = |error: &dyn std::fmt::Display| format!("{host}: {error}");
-    let first = |mut found: std::vec::IntoIter<SocketAddr>| found.next().ok_or_else(|| about(&"no address"));
     if has_port {
-        return first(host.to_socket_addrs().map_err(|error| about(&error))?);
+        let mut found = host.to_socket_addrs().map_err(|error| about(&error))?;
+        return found.next().ok_or_else(|| about(&"no address"));
     }
     let bare = host.trim_start_matches('[').trim_end_matches(']');
-    let ip = first((bare, 0).to_socket_addrs().map_err(|error| about(&error))?)?.ip();
-    let patience = ClientOptions::default().connect_timeout;
-    let found = rpcbind_lookup(ip, program, transport, patience).map_err(|error| about(&format!("rpcbind: {error}")))?;
     let (number, version) = program;
-    found.ok_or_else(|| about(&format!("its rpcbind has no program {number} version {version}")))
+    let mut why = format!("its rpcbind has no program {number} version {version}");
+    let until = Instant::now() + ClientOptions::default().connect_timeout;
+    // A host may have an address of each family, and the program only one.
+    for found in (bare, 0).to_socket_addrs().map_err(|error| about(&error))? {
+        let patience = until.saturating_duration_since(Instant::now());
+        match rpcbind_lookup(found.ip(), program, transport, patience) {
+            Ok(Some(callee)) => return Ok(callee),
+            Ok(None) => {}
+            Err(error) => why = format!("rpcbind: {error}"),
+        }
+    }
+    Err(about(&why))
 }
 
 /// See flexrpc.h.
@@ -289,7 +299,9 @@ pub unsafe extern "C" fn frpc_control(handle: *mut frpc_handle, option: c_uint, 
             }
             // SAFETY: see above.
             5 => unsafe {
-                value.cast::<timeval>().write(c_time(Duration::from_micros(handle.settings().retry.first_us)));
+                value
+                    .cast::<timeval>()
+                    .write(c_time(Duration::from_micros(handle.settings().retry.first_us)));
             },
             1001 => {
                 // SAFETY: see above.

@@ -45,13 +45,25 @@ impl Drop for Callee {
     }
 }
 
+/// The program, under valgrind if `FLEXRPC_VALGRIND` is set.
+fn caller(program: &Path) -> Command {
+    if std::env::var_os("FLEXRPC_VALGRIND").is_none() {
+        return Command::new(program);
+    }
+    let mut valgrind = Command::new("valgrind");
+    valgrind.args(["--quiet", "--error-exitcode=9", "--leak-check=full", "--errors-for-leak-kinds=definite"]);
+    valgrind.arg(program);
+    valgrind
+}
+
 #[test]
 fn c_programs_call_one_callee_and_three_in_both_patterns() {
     let directory = tempfile::tempdir().unwrap();
     let program = compiled(directory.path());
     let callees = [(); 3].map(|()| Callee::start(&program));
-    run(Command::new(&program)
+    let calls = std::env::var("FLEXRPC_C_CALLS").unwrap_or_else(|_| "10000".to_owned());
+    run(caller(&program)
         .env("LD_LIBRARY_PATH", library_directory())
-        .args(["call", "10000"])
+        .args(["call", &calls])
         .args(callees.iter().map(|callee| &callee.1)));
 }

@@ -27,7 +27,8 @@ const STYLES: [Style; 2] =
     [Style { by_value: false, threads: false }, Style { by_value: true, threads: true }];
 
 fn files(directories: &[&str]) -> Vec<PathBuf> {
-    let found = directories.iter().flat_map(|directory| fs::read_dir(directory).into_iter().flatten().flatten());
+    let found =
+        directories.iter().flat_map(|directory| fs::read_dir(directory).into_iter().flatten().flatten());
     let mut found: Vec<_> = found.map(|entry| entry.path()).collect();
     found.retain(|path| path.extension().is_some_and(|end| end == "x"));
     found.sort();
@@ -92,7 +93,13 @@ fn wire(place: &Path, file: &Path, ours: bool, flags: &[&str]) -> PathBuf {
         }
         let mut theirs = Command::new("cc");
         // For an array's items rpcgen writes `bool`, which its headers don't define.
-        theirs.current_dir(place).args(["-w", "-fsigned-char", "-Dbool=bool_t", "-I.", "-I/usr/include/tirpc"]);
+        theirs.current_dir(place).args([
+            "-w",
+            "-fsigned-char",
+            "-Dbool=bool_t",
+            "-I.",
+            "-I/usr/include/tirpc",
+        ]);
         theirs
     };
     compiler.args(flags).arg(format!("-DWIRE_HEADER=\"{header}\"")).arg("-DWIRE_TABLE=\"table.inc\"");
@@ -134,7 +141,7 @@ fn piped(program: &Path, arguments: &[&str], input: Vec<u8>) -> Vec<u8> {
 
 /// Interfaces whose code of rpcgen compiles with libtirpc alone, and all types of the language.
 fn interfaces() -> Vec<PathBuf> {
-    let names = ["mount", "nfs_prot", "nis", "nlm_prot", "rex", "rquota", "sm_inter", "yp"];
+    let names = ["mount", "nfs_prot", "nis_object", "nlm_prot", "rex", "rquota", "sm_inter", "yp"];
     let system = names.iter().map(|name| Path::new(SYSTEM[0]).join(format!("{name}.x")));
     system.chain([here().join("../../tests/idl/idl/types.x")]).collect()
 }
@@ -172,6 +179,18 @@ fn damaged_messages_neither_overrun_nor_leak() {
     piped(&ours, &["damage", "1", &count], values);
 }
 
+/// Server and client without arguments find each other by a real rpcbind, which has fixed names and a
+/// fixed port, so all of it has a network and a /run of its own (needs root).
+const BY_RPCBIND: &str = "
+    mount -t tmpfs tmpfs /run && mkdir /run/rpcbind && PATH=$PATH:/usr/sbin:/sbin && ip link set lo up
+    wait_for() { tries=0; until [ $1 $2 ]; do tries=$((tries + 1)); [ $tries -lt 400 ] || exit 9; sleep 0.05; done; }
+    rpcbind -f & rpcbind=$!
+    wait_for -S /run/rpcbind.sock
+    ./server >port & server=$!
+    wait_for -s port
+    ./client; status=$?
+    kill $server $rpcbind; exit $status";
+
 /// The blocks of a language in the manual, in order.
 fn blocks(language: &str) -> Vec<String> {
     let page = fs::read_to_string(here().join("../../docs/flexrpc-c.md")).unwrap();
@@ -182,7 +201,8 @@ fn blocks(language: &str) -> Vec<String> {
 #[test]
 fn the_documented_program_moves_and_works() {
     let directory = tempfile::tempdir().unwrap();
-    let [interface, before_server, before_client, server, client] = blocks("c").try_into().expect("five programs");
+    let [interface, before_server, before_client, server, client] =
+        blocks("c").try_into().expect("five programs");
     let (before, after) = (directory.path().join("before"), directory.path().join("after"));
     for (place, server, client) in [(&before, &before_server, &before_client), (&after, &server, &client)] {
         fs::create_dir(place).unwrap();
@@ -195,9 +215,11 @@ fn the_documented_program_moves_and_works() {
         let mut theirs = Command::new("cc");
         theirs.current_dir(&before).args(["-w", "-I/usr/include/tirpc", &format!("{program}.c"), part]);
         // Procedures may take any interface.
-        run(theirs.args(["calc_xdr.c", "-ltirpc", "-o", program].iter().filter(|name| {
-            **name != "calc_xdr.c" || before.join(name).exists()
-        })));
+        run(theirs.args(
+            ["calc_xdr.c", "-ltirpc", "-o", program]
+                .iter()
+                .filter(|name| **name != "calc_xdr.c" || before.join(name).exists()),
+        ));
     }
     for output in [Output::Header, Output::Xdr, Output::Client, Output::Server] {
         let file = after.join("calc.x");
@@ -207,6 +229,9 @@ fn the_documented_program_moves_and_works() {
         let mut ours = cc(&after);
         run(with_library(ours.args([&format!("{program}.c"), part, "calc_xdr.c"]), program));
     }
+    let told =
+        run(Command::new("unshare").args(["--mount", "--net", "sh", "-c", BY_RPCBIND]).current_dir(&after));
+    assert_eq!(String::from_utf8_lossy(&told), "2 + 3 = 5\n");
     let mut callee = Command::new(after.join("server"));
     let mut callee = callee.arg("127.0.0.1:0").stdout(Stdio::piped()).spawn().unwrap();
     let mut port = String::new();

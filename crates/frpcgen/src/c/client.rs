@@ -137,6 +137,9 @@ fn sample_call(unit: &Unit<'_>, procedure: &Procedure<'_>) -> String {
          \t\tfrpc_perror(clnt, \"{function}\");\n",
         passed.join(", ")
     );
-    let indented: String = body.lines().map(|line| if line.is_empty() { "\n".to_owned() } else { format!("\t{line}\n") }).collect();
+    let indented: String = body
+        .lines()
+        .map(|line| if line.is_empty() { "\n".to_owned() } else { format!("\t{line}\n") })
+        .collect();
     format!("\t{{\n{indented}\t}}\n")
 }

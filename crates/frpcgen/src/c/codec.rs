@@ -58,7 +58,8 @@ fn of_header(name: &str, wire: &str) -> String {
 fn whole(unit: &Unit<'_>, of: &Declaration) -> String {
     let name = &of.name.text;
     match (&of.base.kind, &of.shape) {
-        (BaseKind::Text | BaseKind::Opaque, _) | (_, Shape::Variable(_) | Shape::Optional | Shape::Fixed(_)) => {
+        (BaseKind::Text | BaseKind::Opaque, _)
+        | (_, Shape::Variable(_) | Shape::Optional | Shape::Fixed(_)) => {
             call(unit, of, "(*objp)", &format!("objp->{name}"))
         }
         _ => call(unit, of, "(*objp)", ""),

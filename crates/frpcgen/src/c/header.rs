@@ -28,7 +28,11 @@ pub fn header(unit: &Unit<'_>) -> String {
          #ifndef {guard}\n#define {guard}\n\n#include <flexrpc.h>\n{}\n\
          #ifdef __cplusplus\nextern \"C\" {{\n#endif\n\n",
         unit.title,
-        if of_headers(unit).any(|(name, _)| name.starts_with("in_")) { "#include <netinet/in.h>\n" } else { "" },
+        if of_headers(unit).any(|(name, _)| name.starts_with("in_")) {
+            "#include <netinet/in.h>\n"
+        } else {
+            ""
+        },
     );
     out += &order.out;
     lines.for_each(|(_, line)| out += &passed_on(line));
@@ -106,8 +110,7 @@ fn constant(value: &Value) -> String {
 
 fn union_definition(unit: &Unit<'_>, name: &str, union: &Union) -> String {
     let discriminant = &union.discriminant;
-    let discriminant =
-        unit.declared(&discriminant.base, &discriminant.shape, &discriminant.name.text, "\t");
+    let discriminant = unit.declared(&discriminant.base, &discriminant.shape, &discriminant.name.text, "\t");
     let mut out = format!("\nstruct {name} {{\n\t{discriminant};\n");
     let arms = union.arms.iter().filter_map(|arm| arm.declaration.as_ref());
     let arms: Vec<_> = arms.chain(union.default.iter().flatten()).collect();

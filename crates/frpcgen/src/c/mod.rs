@@ -158,7 +158,8 @@ fn passed_on(line: &str) -> String {
     }
     let mut directive = words.split_whitespace();
     let pragma = (directive.next(), directive.next());
-    if matches!(pragma, (Some("pragma"), Some("ident")) | (Some("ident"), _)) || words.starts_with("__FBSDID(")
+    if matches!(pragma, (Some("pragma"), Some("ident")) | (Some("ident"), _))
+        || words.starts_with("__FBSDID(")
     {
         return String::new();
     }

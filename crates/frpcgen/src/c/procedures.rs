@@ -174,9 +174,11 @@ impl Procedure<'_> {
         if !self.has_struct() {
             return String::new();
         }
-        let fields = self.of.arguments.iter().map(|of| {
-            format!("\tif (!{})\n\t\treturn FALSE;\n", codec::field(unit, "objp->", of))
-        });
+        let fields = self
+            .of
+            .arguments
+            .iter()
+            .map(|of| format!("\tif (!{})\n\t\treturn FALSE;\n", codec::field(unit, "objp->", of)));
         let body = fields.collect::<String>() + "\treturn TRUE;\n";
         let name = format!("{}_argument", self.function());
         codec::routine(&name, &format!("{name} *"), &body)
@@ -207,16 +209,14 @@ impl Procedure<'_> {
     pub fn prototypes(&self) -> [String; 2] {
         let head = |suffix: &str, last: &str, status: &str| {
             let (mut parameters, threads) = (self.parameters(), self.unit.style.threads);
-            let result = self.result().map_or("void *result".to_owned(), |result| result.by_address("result"));
+            let result =
+                self.result().map_or("void *result".to_owned(), |result| result.by_address("result"));
             parameters.extend(threads.then_some(result));
             parameters.push(last.to_owned());
             let returned = if threads { status.to_owned() } else { self.returned() };
             format!("{}{}{suffix}({})", spaced(&returned), self.function(), parameters.join(", "))
         };
-        [
-            head("", "frpc_handle *clnt", "enum frpc_stat"),
-            head("_svc", "frpc_request *rqstp", "bool_t"),
-        ]
+        [head("", "frpc_handle *clnt", "enum frpc_stat"), head("_svc", "frpc_request *rqstp", "bool_t")]
     }
 
     /// The heads of the functions that call several callees.
@@ -267,7 +267,8 @@ impl Procedure<'_> {
     /// The names of a callee's parameters, but for the result's.
     pub fn callee_parameters(&self) -> Vec<String> {
         let names = self.of.arguments.iter().map(|of| of.name.text.clone());
-        let names: Vec<String> = if self.unit.style.by_value { names.collect() } else { vec!["argp".to_owned()] };
+        let names: Vec<String> =
+            if self.unit.style.by_value { names.collect() } else { vec!["argp".to_owned()] };
         names.into_iter().chain(["rqstp".to_owned()]).collect()
     }
 
@@ -302,7 +303,9 @@ impl Unit<'_> {
     fn element(&self, name: &str) -> String {
         let mut name = name.to_owned();
         for _ in 0..=self.types.len() {
-            let Some(Body::Typedef(declaration)) = self.types.get(name.as_str()).map(|of| &of.body) else { break };
+            let Some(Body::Typedef(declaration)) = self.types.get(name.as_str()).map(|of| &of.body) else {
+                break;
+            };
             match (&declaration.shape, &declaration.base.kind) {
                 (Shape::Plain, BaseKind::Named(next)) => name = next.clone(),
                 _ => return self.base(&declaration.base).0,

@@ -49,7 +49,10 @@ fn serving(unit: &Unit<'_>, dispatch: &str, procedure: &Procedure<'_>) -> String
             Some(_) => format!("\t{dispatch}_freeresult(rqstp, (xdrproc_t){routine}, {place});\n"),
             None => String::new(),
         };
-        (format!("\tif ({})\n\t\tfrpc_sendreply(rqstp, (xdrproc_t){routine}, {place});\n", call(&passed)), free)
+        (
+            format!("\tif ({})\n\t\tfrpc_sendreply(rqstp, (xdrproc_t){routine}, {place});\n", call(&passed)),
+            free,
+        )
     } else {
         let _ = writeln!(out, "\tvoid *result;");
         (
@@ -63,8 +66,7 @@ fn serving(unit: &Unit<'_>, dispatch: &str, procedure: &Procedure<'_>) -> String
     let (answer, free_result) = answered;
     let Some(argument) = argument else {
         let gap = if clear.is_empty() { "" } else { "\n" };
-        let decode =
-            "\tif (!frpc_getargs(rqstp, (xdrproc_t)xdr_void, NULL)) {\n\t\tfrpc_svcerr_decode(rqstp);\n\t\treturn;\n\t}\n";
+        let decode = "\tif (!frpc_getargs(rqstp, (xdrproc_t)xdr_void, NULL)) {\n\t\tfrpc_svcerr_decode(rqstp);\n\t\treturn;\n\t}\n";
         return format!("{out}{gap}{clear}{decode}{answer}{free_result}}}\n");
     };
     let decode = format!(
@@ -106,10 +108,11 @@ fn dispatching<'a>(program: &Program<'a>, version: &'a Version) -> String {
 fn main(unit: &Unit<'_>) -> String {
     // Procedures that return the address of a static result aren't made for threads.
     let flags = if unit.style.threads { "0" } else { "FRPC_ONE_AT_A_TIME" };
-    let mut out = "\n/* Without HOST:PORT, on a free port of the loopback address, registered with rpcbind. */\n\
+    let mut out =
+        "\n/* Without HOST:PORT, on a free port of the loopback address, registered with rpcbind. */\n\
                    int\nmain(int count, char **arguments)\n{\n\
                    \tbool_t rpcbind = TRUE;\n\tint port;\n\n"
-        .to_owned();
+            .to_owned();
     for program in Program::all(unit) {
         for version in program.versions {
             let _ = write!(
@@ -155,12 +158,14 @@ fn sample_of(unit: &Unit<'_>, procedure: &Procedure<'_>) -> String {
     let [_, head] = procedure.prototypes();
     let (result, is_void) = (procedure.result_or_void(), procedure.result().is_none());
     let mut out = format!("\n{}\n{{\n", on_two_lines(&head, &procedure.function()));
-    let unused: String = procedure.callee_parameters().iter().map(|name| format!("\t(void){name};\n")).collect();
+    let unused: String =
+        procedure.callee_parameters().iter().map(|name| format!("\t(void){name};\n")).collect();
     let insert = "\n\t/*\n\t * insert server code here\n\t */\n\n";
     if unit.style.threads {
         return out + &unused + "\t(void)result;\n" + insert + "\treturn TRUE;\n}\n";
     }
     let declared = if is_void { "char result".to_owned() } else { result.by_value("result") };
-    let _ = write!(out, "\tstatic {declared};\n\n{unused}{insert}\treturn {};\n}}\n", result.address("result"));
+    let _ =
+        write!(out, "\tstatic {declared};\n\n{unused}{insert}\treturn {};\n}}\n", result.address("result"));
     out
 }

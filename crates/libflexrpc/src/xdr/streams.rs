@@ -234,7 +234,8 @@ pub unsafe extern "C" fn frpc_xdrrec_create(
     reader: Option<Mover>,
     writer: Option<Mover>,
 ) {
-    let most = if send_bytes == 0 { FRAGMENT_BYTES } else { (send_bytes as usize).clamp(4, LAST as usize - 8) };
+    let most =
+        if send_bytes == 0 { FRAGMENT_BYTES } else { (send_bytes as usize).clamp(4, LAST as usize - 8) };
     let records = Records {
         handle,
         reader,
@@ -283,9 +284,9 @@ pub unsafe extern "C" fn frpc_xdrrec_skiprecord(xdrs: *mut Xdr) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frpc_xdrrec_eof(xdrs: *mut Xdr) -> c_int {
     // SAFETY: the caller's promise.
-    let ended = unsafe { &mut *xdrs }.records().is_none_or(|records| {
-        !records.skip() || records.taken == records.arrived.len()
-    });
+    let ended = unsafe { &mut *xdrs }
+        .records()
+        .is_none_or(|records| !records.skip() || records.taken == records.arrived.len());
     ended.into()
 }
 

@@ -35,5 +35,8 @@ pub fn cc(directory: &Path) -> Command {
 /// The end of a command that links with the library.
 pub fn with_library<'c>(cc: &'c mut Command, program: &str) -> &'c mut Command {
     let library = library_directory();
-    cc.args(["-o", program, "-L"]).arg(&library).arg("-lflexrpc").arg(format!("-Wl,-rpath,{}", library.display()))
+    cc.args(["-o", program, "-L"])
+        .arg(&library)
+        .arg("-lflexrpc")
+        .arg(format!("-Wl,-rpath,{}", library.display()))
 }
