@@ -511,8 +511,7 @@ unsafe fn multicast(
     is_serial: bool,
     procedure: u32,
     args: (Routine, *const c_void),
-    result_routine: Routine,
-    places: Option<Places<'_>>,
+    (result_routine, places): (Routine, Option<Places<'_>>),
     outcomes: *mut frpc_outcome,
     timeout: timeval,
 ) -> Result<c_int, String> {
@@ -588,7 +587,7 @@ macro_rules! multicast {
             let (handles, args) = ((handles, count), (args_routine, args));
             // SAFETY: the caller's promise.
             guarded(-1, || unsafe {
-                multicast(handles, $is_serial, procedure, args, result_routine, places, outcomes, timeout)
+                multicast(handles, $is_serial, procedure, args, (result_routine, places), outcomes, timeout)
             })
         }
     };
@@ -621,6 +620,6 @@ pub unsafe extern "C" fn frpc_multicast(
     let (handles, args) = ((handles, count), (args_routine, args));
     // SAFETY: the caller's promise.
     guarded(-1, || unsafe {
-        multicast(handles, pattern != 0, procedure, args, result_routine, places, outcomes, timeout)
+        multicast(handles, pattern != 0, procedure, args, (result_routine, places), outcomes, timeout)
     })
 }
