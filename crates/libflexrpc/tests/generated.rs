@@ -207,7 +207,8 @@ const BY_RPCBIND: &str = "
 /// The blocks of a language in the manual, in order.
 fn blocks(language: &str) -> Vec<String> {
     let page = fs::read_to_string(here().join("../../docs/flexrpc-c.md")).unwrap();
-    let parts = page.split(&format!("```{language}\n")).skip(1);
+    let begin = format!("```{language}\n");
+    let parts = page.split(&begin).skip(1);
     parts.map(|part| part.split("```").next().unwrap().to_owned()).collect()
 }
 
