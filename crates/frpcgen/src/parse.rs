@@ -12,12 +12,15 @@ pub fn parse(sources: &Sources, tokens: &[Token]) -> Result<Vec<Definition>, Dia
     parse_with_lines(sources, tokens).map(|(definitions, _)| definitions)
 }
 
-/// Also returns the lines for the C compiler (`%`), each with the number of definitions before it.
-/// A line inside a definition stands before it, as in rpcgen's output.
+/// Lines for the C compiler (`%`), each with the number of definitions before it. A line inside a
+/// definition stands before it, as in rpcgen's output.
+pub type Lines<'t> = Vec<(usize, &'t str)>;
+
+/// Also returns the lines for the C compiler.
 pub fn parse_with_lines<'t>(
     sources: &Sources,
     tokens: &'t [Token],
-) -> Result<(Vec<Definition>, Vec<(usize, &'t str)>), Diagnostics> {
+) -> Result<(Vec<Definition>, Lines<'t>), Diagnostics> {
     let mut lines = Vec::new();
     let mut of_language: Vec<&Token> = Vec::with_capacity(tokens.len());
     for token in tokens {

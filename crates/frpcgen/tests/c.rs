@@ -105,7 +105,9 @@ fn what_c_cannot_say_is_an_error_with_its_place() {
 #[test]
 fn a_typedef_of_itself_ends() {
     for source in ["typedef a b; typedef b a; struct s { a x; };", "typedef a a[2]; struct s { a x; };"] {
-        [Output::Header, Output::Xdr, Output::Client].map(|output| of(source, output));
+        for output in [Output::Header, Output::Xdr, Output::Client] {
+            assert!(of(source, output).contains("foo."));
+        }
     }
 }
 
@@ -130,6 +132,6 @@ fn the_command_writes_four_files_or_the_one_asked_for() {
     assert!(run(&["-N", "-h"]).1.contains("#ifndef FRPCGEN_FOO_H"));
     assert!(run(&["-N", "-Ss"]).1.contains("insert server code here"));
     assert!(run(&["-N", "-Sc"]).1.contains("add_1("));
-    assert_eq!(run(&["-h", "-c"]).0, false);
+    assert!(!run(&["-h", "-c"]).0);
     std::fs::remove_dir_all(directory).unwrap();
 }

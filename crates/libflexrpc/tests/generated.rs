@@ -240,8 +240,9 @@ fn the_documented_program_moves_and_works() {
     }
     let mut ours = cc(&after);
     run(with_library(ours.arg(here().join("tests/onc.c")).args(["calc_clnt.c", "calc_xdr.c"]), "onc"));
-    let told =
-        run(Command::new("unshare").args(["--mount", "--net", "sh", "-c", BY_RPCBIND]).current_dir(&after));
+    let told = output(
+        Command::new("unshare").args(["--mount", "--net", "sh", "-c", BY_RPCBIND]).current_dir(&after),
+    );
     let sum = "2 + 3 = 5";
     assert_eq!(String::from_utf8_lossy(&told), format!("{sum}\n{sum}\n{sum} over tcp\n{sum} over udp\n"));
     let mut callee = Command::new(after.join("server"));
