@@ -12,6 +12,7 @@ mod order;
 mod procedures;
 mod server;
 
+use crate::MAX_NESTING;
 use crate::diagnostic::{Diagnostic, Diagnostics, MAX_SHOWN};
 use crate::source::Sources;
 use crate::syntax::{BaseKind, Body, Declaration, Definition, Shape};
@@ -131,8 +132,8 @@ impl Unit<'_> {
 
     fn is_array_type(&self, name: &str) -> bool {
         let mut name = name;
-        // Each step goes to another typedef; a circle of them isn't C.
-        for _ in 0..=self.types.len() {
+        // A circle of typedefs isn't C.
+        for _ in 0..MAX_NESTING {
             match self.types.get(name).map(|definition| &definition.body) {
                 Some(Body::Typedef(Declaration { shape: Shape::Fixed(_), .. })) => return true,
                 Some(Body::Typedef(Declaration { shape: Shape::Plain, base, .. })) => match &base.kind {

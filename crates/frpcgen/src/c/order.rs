@@ -3,8 +3,13 @@
 
 use super::Unit;
 use super::header::{declarations, definition};
+use crate::MAX_NESTING;
 use crate::syntax::{BaseKind, Body, Constant, Definition, Shape, Value};
 use std::collections::{HashMap, HashSet};
+
+/// Definitions that wait for others. Beyond it they keep the order of the source: a file mustn't
+/// exhaust the stack.
+const DEPTH: usize = 200;
 
 /// Writes definitions.
 pub struct Order<'a> {
@@ -13,6 +18,7 @@ pub struct Order<'a> {
     by_name: HashMap<&'a str, &'a Definition>,
     begun: HashSet<&'a str>,
     forward: HashSet<&'a str>,
+    depth: usize,
     pub out: String,
 }
 
@@ -31,7 +37,7 @@ impl<'a> Order<'a> {
                 by_name.insert(definition.name.text.as_str(), definition);
             }
         }
-        Self { unit, by_name, begun: HashSet::new(), forward: HashSet::new(), out: String::new() }
+        Self { unit, by_name, begun: HashSet::new(), forward: HashSet::new(), depth: 0, out: String::new() }
     }
 
     /// Writes a definition, unless it is there already.
@@ -40,6 +46,18 @@ impl<'a> Order<'a> {
         if !self.begun.insert(&of.name.text) {
             return;
         }
+        if self.depth < DEPTH {
+            self.depth += 1;
+            self.needs(of);
+            self.depth -= 1;
+        }
+        if matches!(of.body, Body::Struct(_) | Body::Union(_)) {
+            self.forward(&of.name.text);
+        }
+        self.out += &definition(self.unit, of);
+    }
+
+    fn needs(&mut self, of: &'a Definition) {
         self.numbers(&of.body);
         for declaration in declarations(&of.body) {
             if let BaseKind::Named(name) = &declaration.base.kind {
@@ -51,27 +69,25 @@ impl<'a> Order<'a> {
                 self.need(name, in_line);
             }
         }
-        if matches!(of.body, Body::Struct(_) | Body::Union(_)) {
-            self.forward(&of.name.text);
-        }
-        self.out += &definition(self.unit, of);
     }
 
     /// Writes what a use of a type needs: its size (`in_line`) or just its name.
     fn need(&mut self, name: &str, in_line: bool) {
-        let Some(of) = self.unit.types.get(name).copied() else { return };
-        match &of.body {
-            Body::Struct(_) | Body::Union(_) if !in_line => self.forward(&of.name.text),
-            Body::Typedef(aliased) => {
-                self.write(of);
-                if let (true, Shape::Plain, BaseKind::Named(next)) =
-                    (in_line, &aliased.shape, &aliased.base.kind)
-                    && next != name
-                {
-                    self.need(next, true);
+        let mut name = name;
+        // A circle of typedefs isn't C; the compiler says so.
+        for _ in 0..MAX_NESTING {
+            let Some(of) = self.unit.types.get(name).copied() else { return };
+            match &of.body {
+                Body::Struct(_) | Body::Union(_) if !in_line => return self.forward(&of.name.text),
+                Body::Typedef(aliased) => {
+                    self.write(of);
+                    match (&aliased.shape, &aliased.base.kind) {
+                        (Shape::Plain, BaseKind::Named(next)) if in_line => name = next,
+                        _ => return,
+                    }
                 }
+                _ => return self.write(of),
             }
-            _ => self.write(of),
         }
     }
 

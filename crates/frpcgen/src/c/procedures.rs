@@ -3,8 +3,9 @@
 use super::Unit;
 use super::codec;
 use super::names::{number, spaced};
+use crate::MAX_NESTING;
 use crate::syntax::{self, BaseKind, Body, Declaration, Definition, Shape, Value, Version};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// A program of the source.
 pub struct Program<'a> {
@@ -96,13 +97,12 @@ impl<'a> Program<'a> {
     /// Macros and prototypes, for the header.
     pub fn prototypes(&self) -> String {
         let mut out = format!("\n#define {} {}\n", self.name, number(self.number));
-        let mut defined = Vec::new();
+        let mut defined = HashSet::new();
         for version in self.versions {
             out += &format!("\n#define {} {}\n", version.name.text, number(&version.number));
             for procedure in self.of_version(version) {
-                if procedure.number == procedure.of.name.text && !defined.contains(&procedure.number) {
+                if procedure.number == procedure.of.name.text && defined.insert(procedure.number.clone()) {
                     out += &format!("#define {} {}\n", procedure.number, number(&procedure.of.number));
-                    defined.push(procedure.number.clone());
                 }
                 out += &procedure.argument_struct();
                 let [caller, callee] = procedure.prototypes();
@@ -302,7 +302,7 @@ impl Unit<'_> {
     /// The type of an array type's elements.
     fn element(&self, name: &str) -> String {
         let mut name = name.to_owned();
-        for _ in 0..=self.types.len() {
+        for _ in 0..MAX_NESTING {
             let Some(Body::Typedef(declaration)) = self.types.get(name.as_str()).map(|of| &of.body) else {
                 break;
             };
