@@ -188,6 +188,8 @@ setup_fuzz() {
 
 setup_memcheck() {
     need valgrind have valgrind
+    need rpcsvc-proto have rpcgen # C programs of FlexRPC, against libtirpc's
+    need libtirpc-dev test -e /usr/include/tirpc/rpc/rpc.h
     need iproute2 test -x /sbin/ip
     need iproute2 have tc
     install_packages
