@@ -8,7 +8,7 @@ use frpcgen::{Builder, Output, Style};
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::{fs, thread};
 
 /// All files of Debian's rpcsvc-proto, libnsl-dev and libtirpc-dev; its libc6-dev has none any more.
@@ -238,22 +238,32 @@ fn the_documented_program_moves_and_works() {
         let mut ours = cc(&after);
         run(with_library(ours.args([&format!("{program}.c"), part, "calc_xdr.c"]), program));
     }
-    let mut ours = cc(&after);
-    run(with_library(ours.arg(here().join("tests/onc.c")).args(["calc_clnt.c", "calc_xdr.c"]), "onc"));
+    for program in ["onc", "many"] {
+        let mut ours = cc(&after);
+        let source = here().join(format!("tests/{program}.c"));
+        run(with_library(ours.arg(source).args(["calc_clnt.c", "calc_xdr.c"]), program));
+    }
     let told = output(
         Command::new("unshare").args(["--mount", "--net", "sh", "-c", BY_RPCBIND]).current_dir(&after),
     );
     let sum = "2 + 3 = 5";
     assert_eq!(String::from_utf8_lossy(&told), format!("{sum}\n{sum}\n{sum} over tcp\n{sum} over udp\n"));
-    let mut callee = Command::new(after.join("server"));
-    let mut callee = callee.arg("127.0.0.1:0").stdout(Stdio::piped()).spawn().unwrap();
-    let mut port = String::new();
-    BufReader::new(callee.stdout.take().unwrap()).read_line(&mut port).unwrap();
-    let address = format!("127.0.0.1:{}", port.trim());
+    let start = || {
+        let mut callee = Command::new(after.join("server"));
+        let mut callee = callee.arg("127.0.0.1:0").stdout(Stdio::piped()).spawn().unwrap();
+        let mut port = String::new();
+        BufReader::new(callee.stdout.take().unwrap()).read_line(&mut port).unwrap();
+        (callee, format!("127.0.0.1:{}", port.trim()))
+    };
+    let end = |callee: &mut Child| callee.kill().and_then(|()| callee.wait()).unwrap();
+    let [(mut first, address), (mut second, another), (mut third, down)] = [(); 3].map(|()| start());
+    end(&mut third);
     let told = run(Command::new(after.join("client")).arg(&address));
     assert_eq!(String::from_utf8_lossy(&told), "2 + 3 = 5\n");
-    callee.kill().unwrap();
-    callee.wait().unwrap();
+    let told = run(Command::new(after.join("many")).args([&address, &another, &down]));
+    assert_eq!(String::from_utf8_lossy(&told), "2 callees\n");
+    end(&mut first);
+    end(&mut second);
     let mut refused = Command::new(after.join("client"));
     let refused = refused.arg(&address).output().unwrap();
     assert!(!refused.status.success());
