@@ -45,13 +45,20 @@ impl Drop for Callee {
     }
 }
 
-/// The program, under valgrind if `FLEXRPC_VALGRIND` is set.
+/// The program, under valgrind if `FLEXRPC_VALGRIND` is set. The client that handles share lives as long
+/// as the process; valgrind calls its tables possibly lost.
 fn caller(program: &Path) -> Command {
     if std::env::var_os("FLEXRPC_VALGRIND").is_none() {
         return Command::new(program);
     }
     let mut valgrind = Command::new("valgrind");
-    valgrind.args(["--quiet", "--error-exitcode=9", "--leak-check=full", "--errors-for-leak-kinds=definite"]);
+    valgrind.args([
+        "--quiet",
+        "--error-exitcode=9",
+        "--leak-check=full",
+        "--show-leak-kinds=definite",
+        "--errors-for-leak-kinds=definite",
+    ]);
     valgrind.arg(program);
     valgrind
 }
