@@ -16,7 +16,7 @@ pub use heartbeats::{
 };
 pub use names::{
     Reach, answer_from_wire, answer_to_wire, caller_from_wire, caller_to_wire, located_from_wire,
-    mutation_from_wire, mutation_to_wire, new_chunk_from_wire, new_chunk_to_wire, page_from_wire,
+    concat_from_wire, mutation_from_wire, mutation_to_wire, new_chunk_from_wire, new_chunk_to_wire, page_from_wire,
     page_to_wire, reach_from_wire, request_from_wire, request_to_wire, session_from_wire, status_from_wire,
     status_to_wire, summary_from_wire, summary_to_wire,
 };
