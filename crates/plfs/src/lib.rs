@@ -21,15 +21,23 @@
 
 pub mod block;
 mod container;
+mod finalize;
 mod flatten;
 pub mod index;
 mod inspect;
 mod layout;
+mod logs;
+mod merged;
+mod plan;
 pub mod pattern;
 mod reader;
+mod scratch;
+mod table;
+mod view;
 mod writer;
 
 pub use container::{Container, Options};
+pub use finalize::{Finalized, Way};
 pub use inspect::{Problem, Recovery, WriterSummary};
 pub use layout::LogName;
 pub use reader::{Extent, Reader};

@@ -102,9 +102,15 @@ impl Writer {
             self.publish(true).await?;
             let mark = self.container.layout.open_mark(self.name)?;
             self.container.fs.remove(&self.container.who, &mark, false).await?;
+            self.closed = true;
+            self.logs = None;
+            // All bytes are safe and readable without it.
+            return self.container.merge().await.or_else(|error| match error.kind() {
+                ErrorKind::Corrupt | ErrorKind::Unsupported => Err(error),
+                _ => Ok(()),
+            });
         }
         self.closed = true;
-        self.logs = None;
         Ok(())
     }
 
@@ -153,7 +159,14 @@ impl Writer {
         if self.logs.is_none() {
             let Container { fs, who, layout, id, logs } = &self.container;
             self.container.check_place().await?;
-            fs.write_all(who, &layout.open_mark(self.name)?, logs, Bytes::new()).await?;
+            let mark = layout.open_mark(self.name)?;
+            fs.write_all(who, &mark, logs, Bytes::new()).await?;
+            // Joining writes its plan before it looks for marks, so one of the two notices the other.
+            if fs.exists(who, &layout.plan()?).await? {
+                fs.remove(who, &mark, false).await?;
+                let error = Error::new(ErrorKind::Busy, "its logs are being joined to a plain file");
+                return Err(error.at("write", self.container.path()));
+            }
             let data = fs.create(who, &layout.data(self.name)?, logs).await?;
             let mut index = fs.create(who, &layout.index(self.name)?, logs).await?;
             let head = Head { container: *id, rank: self.name.rank, nonce: self.name.nonce, note: note() };

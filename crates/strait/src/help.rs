@@ -50,7 +50,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
     (
         "Files and directories",
         &[
-            "ls", "stat", "cat", "put", "get", "rm", "mv", "mkdir", "touch", "chmod", "chown", "setrep",
+            "ls", "stat", "cat", "put", "get", "rm", "mv", "concat", "mkdir", "touch", "chmod", "chown", "setrep",
             "locate", "checksum", "ckpt", "run",
         ],
     ),
