@@ -25,6 +25,22 @@ pub struct Options {
     pub logs: CreateOptions,
 }
 
+/// When memory gives way to tables, and merging pays.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    /// Entries of the index in memory while blocks are applied: some 10 MB.
+    pub entries: usize,
+    /// Tables of a view. A read looks into each, and joining them takes a pass over all.
+    pub tables: usize,
+    /// Index logs, or their bytes, above which the last close merges: that costs some round trips.
+    pub logs: usize,
+    pub bytes: u64,
+}
+
+const LIMITS: Limits = Limits { entries: 128 << 10, tables: 8, logs: 8, bytes: 64 << 10 };
+/// So that tests of a few writes reach all of it.
+const TINY_LIMITS: Limits = Limits { entries: 3, tables: 2, logs: 0, bytes: 0 };
+
 /// A logical file.
 #[derive(Clone)]
 pub struct Container {
@@ -33,6 +49,7 @@ pub struct Container {
     pub(crate) layout: Layout,
     pub(crate) id: ContainerId,
     pub(crate) logs: CreateOptions,
+    pub(crate) limits: Limits,
 }
 
 impl Container {
@@ -59,6 +76,7 @@ impl Container {
             fs,
             who: who.clone(),
             id,
+            limits: LIMITS,
         };
         let made = async {
             container.fill(options.permission.map(directory)).await?;
@@ -101,7 +119,14 @@ impl Container {
         let id = id_of(&mark).map_err(failed)?;
         let attributes = fs.stat(who, &layout.mark()?).await?;
         let logs = CreateOptions { permission: Some(attributes.permission), ..CreateOptions::default() };
-        Ok(Self { fs, who: who.clone(), layout, id, logs })
+        Ok(Self { fs, who: who.clone(), layout, id, logs, limits: LIMITS })
+    }
+
+    /// With limits so low that a few writes reach them: for tests.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn with_tiny_limits(self) -> Self {
+        Self { limits: TINY_LIMITS, ..self }
     }
 
     /// Its path.

@@ -12,9 +12,6 @@ use futures::{StreamExt, TryStreamExt, stream};
 use std::sync::Arc;
 use strait_store::{CreateOptions, Error, ErrorKind, FileSystemExt, Result, StorePath};
 
-/// Index logs, or their bytes, for which merging pays: it costs some round trips to the store.
-const MANY_LOGS: usize = 8;
-const MANY_BYTES: u64 = 64 << 10;
 /// Merged indexes that are kept: a reader may have the one before open.
 const KEPT: usize = 2;
 /// Most merged indexes listed: those kept, and leftovers of crashes.
@@ -87,7 +84,7 @@ impl Container {
             return Ok(());
         }
         let view = self.view().await?;
-        if view.unmerged.0 <= MANY_LOGS && view.unmerged.1 <= MANY_BYTES {
+        if view.unmerged.0 <= self.limits.logs && view.unmerged.1 <= self.limits.bytes {
             return Ok(());
         }
         self.keep(&view).await

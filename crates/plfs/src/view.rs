@@ -9,7 +9,7 @@
 //! applied in memory, and become another table when there are many.
 
 use crate::block::Position;
-use crate::container::Container;
+use crate::container::{Container, Limits};
 use crate::index::{Comb, Extent, Index, Piece, Source, latest, with_holes};
 use crate::layout::LogName;
 use crate::logs::Blocks;
@@ -21,10 +21,6 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use strait_store::{FileWriter, Result};
 
-/// Entries in memory while blocks are applied: some 10 MB.
-const MOST_ENTRIES: usize = 128 << 10;
-/// Tables of a view. A read looks into each, and joining them takes a pass over all.
-const MOST_TABLES: usize = 8;
 /// Pages that are kept decoded: some 10 MB.
 const MOST_PAGES: usize = 256;
 
@@ -83,7 +79,7 @@ impl View {
             return Ok(None);
         }
         let (covered, has_base) = (meta.through, base.is_some());
-        let mut building = Building { tables: Vec::from_iter(base), index: Index::default(), meta };
+        let mut building = Building { limits: container.limits, tables: Vec::from_iter(base), index: Index::default(), meta };
         building.begin();
         let mut blocks = Blocks::open(container, unread).await?;
         while let Some((at, block)) = blocks.next().await? {
@@ -184,6 +180,7 @@ impl View {
 
 /// A view whose blocks are being applied.
 struct Building {
+    limits: Limits,
     tables: Vec<Table>,
     index: Index,
     meta: Meta,
@@ -202,7 +199,7 @@ impl Building {
                 offset += pattern.bytes();
             }
         }
-        if self.index.entries() < MOST_ENTRIES { Ok(()) } else { self.freeze().await }
+        if self.index.entries() < self.limits.entries { Ok(()) } else { self.freeze().await }
     }
 
     /// Makes a table of what is in memory.
@@ -228,7 +225,7 @@ impl Building {
             }
             self.add(table, scratch).await?;
         }
-        if self.tables.len() > MOST_TABLES {
+        if self.tables.len() > self.limits.tables {
             let scratch = Scratch::default();
             join(&self.tables, &self.meta, Box::new(scratch.clone())).await?;
             self.tables = vec![Table::open(Arc::new(scratch), String::new()).await?];

@@ -157,7 +157,7 @@ impl Writer {
     /// The logs, which the first change makes.
     async fn logs(&mut self) -> Result<&mut Logs> {
         if self.logs.is_none() {
-            let Container { fs, who, layout, id, logs } = &self.container;
+            let Container { fs, who, layout, id, logs, .. } = &self.container;
             self.container.check_place().await?;
             let mark = layout.open_mark(self.name)?;
             fs.write_all(who, &mark, logs, Bytes::new()).await?;
