@@ -8,7 +8,7 @@ use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
 use std::sync::Arc;
 use strait_store::{
-    CreateOptions, Error, ErrorKind, FileSystem, FileSystemExt, Principal, Result, StorePath, fail,
+    CreateOptions, Error, ErrorKind, FileStatus, FileSystem, FileSystemExt, Principal, Result, StorePath, fail,
 };
 
 /// Begin of a mark, before the container's id in hexadecimal digits.
@@ -149,6 +149,31 @@ impl Container {
     /// The file's length, of what was synced or closed.
     pub async fn length(&self) -> Result<u64> {
         Ok(self.view().await?.length())
+    }
+
+    /// The file's status: the length of what was synced or closed, owner, group and permission as they
+    /// were given to it, and the time of its last change that the store tells.
+    pub async fn status(&self) -> Result<FileStatus> {
+        let mark = self.fs.stat(&self.who, &self.layout.mark()?).await?;
+        let changes = self.fs.list(&self.who, &self.layout.logs()?);
+        let last = async |last: i64, entry: FileStatus| Ok(last.max(entry.modified_ms));
+        let modified_ms = changes.try_fold(mark.modified_ms, last).await?;
+        Ok(FileStatus { path: self.path().to_string(), length: self.length().await?, modified_ms, ..mark })
+    }
+
+    /// Sets the file's length: to zero, shorter, or longer with a hole. Writers that are open go on.
+    pub async fn truncate(&self, length: u64) -> Result<()> {
+        let mut writer = self.writer(0);
+        writer.truncate(length).await?;
+        writer.close().await
+    }
+
+    /// Renames the file, as [`FileSystem::rename`] does. Its open writers fail at their next sync, unless
+    /// [`Writer::moved`] tells them.
+    pub async fn rename(&mut self, to: &StorePath, replace: bool) -> Result<()> {
+        self.fs.rename(&self.who, self.path(), to, replace).await?;
+        self.layout = Layout::new(to.clone());
+        Ok(())
     }
 
     /// Removes the file.

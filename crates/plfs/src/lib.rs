@@ -41,4 +41,6 @@ pub use finalize::{Finalized, Way};
 pub use inspect::{Problem, Recovery, WriterSummary};
 pub use layout::LogName;
 pub use reader::{Extent, Reader};
+#[doc(hidden)]
+pub use table::decode_all as decode_merged_index;
 pub use writer::Writer;

@@ -262,8 +262,10 @@ impl Table {
     }
 }
 
-/// Decodes a whole table, for fuzzing: what is in it, or None if it is damaged.
-pub(crate) fn decode_all(bytes: &[u8]) -> Option<usize> {
+/// Decodes all of a merged index but for its checksums, for fuzzing: the number of its entries, or None
+/// if it is damaged.
+#[doc(hidden)]
+pub fn decode_all(bytes: &[u8]) -> Option<usize> {
     let trailer_at = bytes.len().checked_sub(TRAILER_BYTES)?;
     let directory_bytes = u32_at(&bytes[trailer_at..], 12) as usize;
     let at = trailer_at.checked_sub(directory_bytes)?;
