@@ -342,6 +342,27 @@ fn block(rest: &[u8], damaged: Damage) -> Result<Option<(Block, usize)>, Damage>
     Ok(Some((block, end)))
 }
 
+/// Makes the checksums of a log right, as far as it has blocks: for fuzzing.
+#[doc(hidden)]
+pub fn reseal(log: &mut [u8]) {
+    let seal = |part: &mut [u8]| {
+        let at = part.len() - CRC_BYTES;
+        let crc = crc32c::crc32c(&part[..at]);
+        part[at..].copy_from_slice(&crc.to_le_bytes());
+    };
+    let Some(head) = log.get_mut(..HEAD_BYTES) else { return };
+    seal(head);
+    let mut rest = &mut log[HEAD_BYTES..];
+    while rest.len() >= BLOCK_BYTES {
+        let (fixed, behind) = rest.split_at_mut(BLOCK_BYTES);
+        seal(fixed);
+        let end = u32_at(fixed, 8) as usize + CRC_BYTES;
+        let Some((payload, behind)) = behind.split_at_mut_checked(end) else { return };
+        seal(payload);
+        rest = behind;
+    }
+}
+
 fn version(found: u16) -> Result<(), Damage> {
     if found == VERSION { Ok(()) } else { Err(Damage::Version(found)) }
 }

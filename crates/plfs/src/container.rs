@@ -37,7 +37,7 @@ pub(crate) struct Limits {
     pub bytes: u64,
 }
 
-const LIMITS: Limits = Limits { entries: 128 << 10, tables: 8, logs: 8, bytes: 64 << 10 };
+pub(crate) const LIMITS: Limits = Limits { entries: 128 << 10, tables: 8, logs: 8, bytes: 64 << 10 };
 /// So that tests of a few writes reach all of it.
 const TINY_LIMITS: Limits = Limits { entries: 3, tables: 2, logs: 0, bytes: 0 };
 

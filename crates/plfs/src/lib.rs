@@ -28,6 +28,7 @@ mod inspect;
 mod layout;
 mod logs;
 mod merged;
+mod old;
 mod plan;
 pub mod pattern;
 mod reader;
@@ -40,6 +41,7 @@ pub use container::{Container, Options};
 pub use finalize::{Finalized, Way};
 pub use inspect::{Problem, Recovery, WriterSummary};
 pub use layout::LogName;
+pub use old::Converted;
 pub use reader::{Extent, Reader};
 #[doc(hidden)]
 pub use table::decode_all as decode_merged_index;

@@ -9,7 +9,7 @@
 //! applied in memory, and become another table when there are many.
 
 use crate::block::Position;
-use crate::container::{Container, Limits};
+use crate::container::{Container, LIMITS, Limits};
 use crate::index::{Comb, Extent, Index, Piece, Source, latest, with_holes};
 use crate::layout::LogName;
 use crate::logs::Blocks;
@@ -179,7 +179,7 @@ impl View {
 }
 
 /// A view whose blocks are being applied.
-struct Building {
+pub(crate) struct Building {
     limits: Limits,
     tables: Vec<Table>,
     index: Index,
@@ -187,12 +187,31 @@ struct Building {
 }
 
 impl Building {
+    /// Without anything, for an index of other logs than a container's.
+    pub fn empty() -> Self {
+        let meta = Meta { container: [0; 16], through: 0, length: 0, next_order: 0, logs: Vec::new() };
+        let mut building = Self { limits: LIMITS, tables: Vec::new(), index: Index::default(), meta };
+        building.begin();
+        building
+    }
+
+    /// Adds a log, and returns its number.
+    pub fn add_log(&mut self, name: LogName) -> u32 {
+        self.meta.logs.push((name, Position::default()));
+        (self.meta.logs.len() - 1) as u32
+    }
+
+    pub async fn finish(mut self) -> Result<View> {
+        self.freeze().await?;
+        Ok(View { tables: self.tables, meta: self.meta, unmerged: (0, 0), cache: Mutex::default() })
+    }
+
     /// Begins another table above the others.
     fn begin(&mut self) {
         self.index = Index::above(self.meta.length, self.meta.next_order);
     }
 
-    async fn apply(&mut self, log: u32, mut offset: u64, changes: &[Change]) -> Result<()> {
+    pub async fn apply(&mut self, log: u32, mut offset: u64, changes: &[Change]) -> Result<()> {
         for change in changes {
             self.index.apply(change, Source { log, offset });
             if let Change::Write(pattern) = change {

@@ -22,6 +22,20 @@ pub enum CkptAction {
     Recover(Operands),
     /// Turn a logical file into a plain one of the same store, without moving bytes where that is possible
     Flatten(Flatten),
+    /// Make a logical file of a container of PLFS 2.5
+    Import(Convert),
+    /// Make a container of PLFS 2.5 of a logical file
+    Export(Convert),
+}
+
+#[derive(Debug, Args)]
+pub struct Convert {
+    /// The container to read; it stays as it is.
+    #[arg(value_name = "URI", value_parser = operand())]
+    pub uri: String,
+    /// The new container's URI, of any store, or just a path in the same one.
+    #[arg(value_name = "TARGET")]
+    pub target: String,
 }
 
 #[derive(Debug, Args)]

@@ -1,12 +1,12 @@
 //! `ckpt`: logical files of many writers (PLFS), which are directories of a store.
 
-use crate::cli::{Ckpt, CkptAction, Flatten, Map};
+use crate::cli::{Ckpt, CkptAction, Convert, Flatten, Map};
 use crate::context::{Context, Place};
 use crate::failure::Failure;
 use crate::output::{Output, Row};
 use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
 use std::fmt::Write;
-use strait_plfs::{Container, Extent, Finalized, LogName, Reader, Way};
+use strait_plfs::{Container, Converted, Extent, Finalized, LogName, Reader, Way};
 use strait_store::{ErrorKind, StorePath};
 
 /// Bytes of the file whose map is in memory at once.
@@ -28,6 +28,14 @@ pub async fn ckpt(context: &Context, ckpt: Ckpt) -> Result<(), Failure> {
         }
         CkptAction::Flatten(flags) => {
             flatten(context, &flags, &mut out).await?;
+            return out.finish();
+        }
+        CkptAction::Import(flags) => {
+            convert(context, &flags, "import", &mut out).await?;
+            return out.finish();
+        }
+        CkptAction::Export(flags) => {
+            convert(context, &flags, "export", &mut out).await?;
             return out.finish();
         }
         CkptAction::Ls(ref operands)
@@ -157,17 +165,39 @@ async fn flatten(context: &Context, flags: &Flatten, out: &mut Output) -> Result
         let bytes = container.flatten(&target.path).await?;
         return out.done("flatten", &target.path, [from, ("bytes", bytes.into()), ("moved", bytes.into())]);
     }
-    if !context.json {
-        // Before it begins: a rewrite of a large file takes long.
-        let plan = match container.way().await? {
-            Way::Join { logs: 1 } => "renaming its only log; no bytes are moved".to_owned(),
-            Way::Join { logs } => format!("joining {logs} logs; no bytes are moved"),
-            Way::Rewrite { bytes, why } => format!("rewriting {bytes} bytes, since {why}"),
-        };
-        eprintln!("flatten {}: {plan}", place.path);
+    if let Way::Rewrite { bytes, why } = container.way().await? {
+        // Before it begins: that may take long.
+        context.messages().warn(&format!("flatten {}: rewriting {bytes} bytes, since {why}", place.path));
     }
     let Finalized { bytes, moved } = container.finalize(&target.path).await?;
     out.done("flatten", &target.path, [from, ("bytes", bytes.into()), ("moved", moved.into())])
+}
+
+/// Imports or exports a container of PLFS 2.5, between any two stores.
+async fn convert(
+    context: &Context,
+    flags: &Convert,
+    operation: &str,
+    out: &mut Output,
+) -> Result<(), Failure> {
+    let from = context.place(&flags.uri).await?;
+    let to = match flags.target.starts_with('/') {
+        true => from.at(StorePath::parse(&flags.target)?),
+        false => context.place(&flags.target).await?,
+    };
+    let Converted { length, writers } = match operation {
+        "import" => {
+            let who = (&from.who, &to.who);
+            Container::import((from.fs.clone(), &from.path), (to.fs.clone(), &to.path), who).await?
+        }
+        _ => open(&from).await?.export(to.fs.clone(), &to.who, &to.path).await?,
+    };
+    let details = [
+        ("from", from.path.as_str().into()),
+        ("bytes", length.into()),
+        ("writers", writers.into()),
+    ];
+    out.done(operation, &to.path, details)
 }
 
 async fn draw(context: &Context, flags: &Map, out: &mut Output) -> Result<(), Failure> {
