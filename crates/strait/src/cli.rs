@@ -6,7 +6,7 @@ mod run;
 
 use crate::failure::Failure;
 use crate::help::{self, GATEWAY_FLAGS, KADOOP_FLAGS};
-pub use ckpt::{Ckpt, CkptAction, Flatten, Map};
+pub use ckpt::{Ckpt, CkptAction, Convert, Flatten, Map};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::parser::ValueSource;
 use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand};

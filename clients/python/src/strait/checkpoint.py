@@ -5,8 +5,8 @@
 >>> checkpoint.write(uri, layout, rank, my_tensors)          # each rank, side by side
 >>> checkpoint.finalize(uri, target)                         # one rank, when all have written
 
-A rank's tensors are one contiguous part of the file, so `finalize` moves no bytes on stores that join
-files. Any number of ranks can read the result, by the plain safetensors library or `Reader`.
+A rank's tensors are one contiguous part of the file, so `finalize` moves no bytes on stores that
+join files. Any number of ranks can read the result, by the plain safetensors library or `Reader`.
 """
 
 import json
@@ -94,9 +94,13 @@ class Layout:
         self.nbytes = len(self.header) + at
 
     @classmethod
-    def of(cls, ranks: Iterable[Mapping[str, Any]], metadata: Mapping[str, str] | None = None) -> Self:
+    def of(
+        cls, ranks: Iterable[Mapping[str, Any]], metadata: Mapping[str, str] | None = None
+    ) -> Self:
         """The layout of tensors given as specs, as ``(dtype, shape)``, or as arrays."""
-        return cls([{n: _spec(value) for n, value in tensors.items()} for tensors in ranks], metadata)
+        return cls(
+            [{n: _spec(value) for n, value in tensors.items()} for tensors in ranks], metadata
+        )
 
     def place(self, name: str) -> int:
         """A tensor's offset in the file."""
@@ -115,7 +119,7 @@ def _spec(value: Any) -> Spec:
 def write(uri: str, layout: Layout, rank: int, tensors: Mapping[str, Any]) -> None:
     """Writes a rank's tensors, and for rank 0 the header. They are durable when it returns.
 
-    `tensors`: contiguous buffers, such as NumPy arrays, of the shapes that the layout has for the rank.
+    `tensors`: contiguous buffers, such as NumPy arrays, of the shapes that the layout has for it.
     """
     due = layout.ranks[rank]
     if tensors.keys() != due.keys():
@@ -141,7 +145,7 @@ def _bytes_of(tensor: Any) -> memoryview:
 
 
 def finalize(uri: str, target: str) -> int:
-    """Turns the file that all ranks have written into a plain one; says how many bytes that moved."""
+    """Turns the file that all ranks have written into a plain one; says how many bytes moved."""
     return plfs.finalize(uri, target)
 
 

@@ -410,7 +410,9 @@ class Client:
 
         It happens in one step, and copies nothing. Needs the capability "concat".
         """
-        request = ConcatFilesRequest(path=_text(path), sources=[_text(source) for source in sources])
+        request = ConcatFilesRequest(
+            path=_text(path), sources=[_text(source) for source in sources]
+        )
         self._session.mutate("concatFiles", request)
 
     # -- Whole files

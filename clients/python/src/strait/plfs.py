@@ -104,7 +104,7 @@ def open(uri: str, mode: Mode = "r", *, rank: int = 0, permission: int = 0o644) 
 
 
 class File(io.RawIOBase):
-    """An open logical file. Bytes are visible to others, and survive a crash, after `sync` or close.
+    """An open logical file. Bytes are visible to others, and survive crashes, after sync or close.
 
     `pread` and `pwrite` may be called from several threads; `read`, `write` and `seek` share a
     position.
