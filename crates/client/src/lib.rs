@@ -34,9 +34,10 @@ use strait_store::{
     FileSystem, FileWriter, Principal, Result, SetAttributes, StorePath, StoreStatus,
 };
 use strait_wire::{
-    AppendFileRequest, CreateFileRequest, GetBlockLocationsRequest, GetChecksumRequest, GetFileInfoRequest,
-    GetStoreStatusRequest, ListDirectoryReply, ListDirectoryRequest, MakeDirectoriesRequest,
-    RemovePathRequest, RenamePathRequest, Secret, SetAttributesRequest, TruncateFileRequest, ConcatFilesRequest, methods,
+    AppendFileRequest, ConcatFilesRequest, CreateFileRequest, GetBlockLocationsRequest, GetChecksumRequest,
+    GetFileInfoRequest, GetStoreStatusRequest, ListDirectoryReply, ListDirectoryRequest,
+    MakeDirectoriesRequest, RemovePathRequest, RenamePathRequest, Secret, SetAttributesRequest,
+    TruncateFileRequest, methods,
 };
 pub use tls::TlsOptions;
 use writer::Writer;

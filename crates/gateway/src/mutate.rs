@@ -396,7 +396,10 @@ async fn truncated(caller: &Caller, path: &StorePath, length: u64) -> Result<Out
     }
 }
 
-pub async fn concat_files(context: &Context, request: wire::ConcatFilesRequest) -> Answer<wire::MutationReply> {
+pub async fn concat_files(
+    context: &Context,
+    request: wire::ConcatFilesRequest,
+) -> Answer<wire::MutationReply> {
     let changes = Twice::Harmful(&[&request.path]);
     let asked = Asked::new(context, &request.session, &request.request_id, request.is_retry, changes)?;
     let (target, sources) = arguments(|| {

@@ -5,7 +5,9 @@ use bytes::Bytes;
 use nix::libc::{O_ACCMODE, O_CREAT, O_EXCL, O_RDONLY, O_RDWR, O_TRUNC, O_WRONLY, c_int, mode_t};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use strait_plfs::{Container, Options, Reader, Writer};
-use strait_store::{Error, ErrorKind, FileStatus, FileSystem, MAX_CHUNK_BYTES, Result, StorePath, StoreUri, fail};
+use strait_store::{
+    Error, ErrorKind, FileStatus, FileSystem, MAX_CHUNK_BYTES, Result, StorePath, StoreUri, fail,
+};
 
 /// The message of a handle's use in another process than the one that opened it.
 const OF_A_PARENT: &str = "another process opened the file; open it again after fork";

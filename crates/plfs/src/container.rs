@@ -8,7 +8,8 @@ use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
 use std::sync::Arc;
 use strait_store::{
-    CreateOptions, Error, ErrorKind, FileStatus, FileSystem, FileSystemExt, Principal, Result, StorePath, fail,
+    CreateOptions, Error, ErrorKind, FileStatus, FileSystem, FileSystemExt, Principal, Result, StorePath,
+    fail,
 };
 
 /// Begin of a mark, before the container's id in hexadecimal digits.

@@ -209,7 +209,9 @@ impl Container {
                     _ if offset == 0 && seen.insert(log) => logs.push((log, bytes)),
                     _ => {
                         let rank = reader.rank(log);
-                        return cannot(format!("the bytes of rank {rank} don't lie in one piece at byte {at}"));
+                        return cannot(format!(
+                            "the bytes of rank {rank} don't lie in one piece at byte {at}"
+                        ));
                     }
                 }
             }
@@ -222,7 +224,8 @@ impl Container {
             return cannot("the store can't join files".to_owned());
         }
         let names = reader.writers();
-        let logs: Vec<(LogName, u64)> = logs.iter().map(|(log, live)| (names[*log as usize], *live)).collect();
+        let logs: Vec<(LogName, u64)> =
+            logs.iter().map(|(log, live)| (names[*log as usize], *live)).collect();
         for (name, live) in &logs {
             let there = self.length_of(*name).await?.unwrap_or(0);
             if there > *live && !capabilities.truncate {

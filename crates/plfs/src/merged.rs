@@ -150,7 +150,8 @@ impl Container {
             Ok(epoch.filter(|epoch| *epoch < before))
         });
         let old: Vec<u64> = old.try_collect().await?;
-        let removals = stream::iter(old).map(async |epoch| self.remove_if_there(&self.layout.epoch(epoch)?).await);
+        let removals =
+            stream::iter(old).map(async |epoch| self.remove_if_there(&self.layout.epoch(epoch)?).await);
         removals.buffer_unordered(AT_ONCE).try_collect().await
     }
 

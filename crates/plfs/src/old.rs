@@ -24,8 +24,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use std::sync::Arc;
 use strait_store::{
-    CreateOptions, Error, ErrorKind, FileReader, FileSystem, FileSystemExt, FileWriter, MAX_CHUNK_BYTES, Principal,
-    Result, StorePath, append_all, fail,
+    CreateOptions, Error, ErrorKind, FileReader, FileSystem, FileSystemExt, FileWriter, MAX_CHUNK_BYTES,
+    Principal, Result, StorePath, append_all, fail,
 };
 
 const MARK: &str = ".plfsaccess113918400";
@@ -114,7 +114,12 @@ impl Container {
     ///
     /// # Errors
     /// AlreadyExists: something has the new name.
-    pub async fn export(&self, fs: Arc<dyn FileSystem>, who: &Principal, to: &StorePath) -> Result<Converted> {
+    pub async fn export(
+        &self,
+        fs: Arc<dyn FileSystem>,
+        who: &Principal,
+        to: &StorePath,
+    ) -> Result<Converted> {
         if fs.exists(who, to).await? {
             return fail(ErrorKind::AlreadyExists, "it is there already")
                 .map_err(|error: Error| error.at("export to", to));
@@ -241,7 +246,10 @@ impl Droppings {
                     let wanted = (piece.logical.end - at).min(MAX_CHUNK_BYTES as u64) as usize;
                     let bytes = reader.read_at(from, wanted).await?;
                     if bytes.len() < wanted {
-                        let message = format!("the dropping ends at byte {}, but its index tells of more", from + bytes.len() as u64);
+                        let message = format!(
+                            "the dropping ends at byte {}, but its index tells of more",
+                            from + bytes.len() as u64
+                        );
                         return Err(Error::new(ErrorKind::Corrupt, message).at("import", path));
                     }
                     writer.write_at(at, bytes).await?;

@@ -16,9 +16,7 @@ use crate::layout::LogName;
 use bytes::Bytes;
 use std::fmt::Write;
 use std::sync::Arc;
-use strait_store::{
-    CreateOptions, Error, ErrorKind, FileReader, FileSystemExt, Result, StorePath, fail,
-};
+use strait_store::{CreateOptions, Error, ErrorKind, FileReader, FileSystemExt, Result, StorePath, fail};
 
 const HEAD: &str = "strait-plfs-plan 1";
 /// Most bytes of a plan: some 300,000 logs.

@@ -270,7 +270,8 @@ pub fn decode_all(bytes: &[u8]) -> Option<usize> {
     let directory_bytes = u32_at(&bytes[trailer_at..], 12) as usize;
     let at = trailer_at.checked_sub(directory_bytes)?;
     let directory = &bytes[at..trailer_at];
-    let (meta, extents, combs) = parse_directory(directory.get(..directory.len().checked_sub(4)?)?, at as u64)?;
+    let (meta, extents, combs) =
+        parse_directory(directory.get(..directory.len().checked_sub(4)?)?, at as u64)?;
     let mut entries = 0;
     let page = |page: &Page| bytes.get(page.offset as usize..(page.offset + page.bytes) as usize - 4);
     for of in &extents {
@@ -299,7 +300,8 @@ async fn exactly(medium: &dyn FileReader, at: u64, length: u64, name: &str) -> R
         let wanted = (length - all.len() as u64).min(chunk);
         let bytes = medium.read_at(at + all.len() as u64, wanted as usize).await?;
         if bytes.is_empty() {
-            return fail(ErrorKind::Corrupt, "the merged index is cut").map_err(|error: Error| error.at("read", name));
+            return fail(ErrorKind::Corrupt, "the merged index is cut")
+                .map_err(|error: Error| error.at("read", name));
         }
         all.extend_from_slice(&bytes);
     }
@@ -329,7 +331,8 @@ fn parse_directory(mut from: &[u8], pages_end: u64) -> Option<(Meta, Vec<Page>, 
             let start = before.checked_add(take(from)?)?;
             let end = start.checked_add(take(from)?).filter(|end| *end <= MAX_LENGTH)?;
             let (bytes, entries) = (take(from)?, take(from)?);
-            let sane = (5..=MAX_PAGE_BYTES + 4).contains(&bytes) && (1..=PAGE_ENTRIES as u64).contains(&entries);
+            let sane =
+                (5..=MAX_PAGE_BYTES + 4).contains(&bytes) && (1..=PAGE_ENTRIES as u64).contains(&entries);
             pages.push(Page { start, end, offset, bytes, entries });
             offset = offset.checked_add(bytes).filter(|end| sane && *end <= pages_end)?;
             before = start;

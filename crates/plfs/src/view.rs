@@ -79,7 +79,12 @@ impl View {
             return Ok(None);
         }
         let (covered, has_base) = (meta.through, base.is_some());
-        let mut building = Building { limits: container.limits, tables: Vec::from_iter(base), index: Index::default(), meta };
+        let mut building = Building {
+            limits: container.limits,
+            tables: Vec::from_iter(base),
+            index: Index::default(),
+            meta,
+        };
         building.begin();
         let mut blocks = Blocks::open(container, unread).await?;
         while let Some((at, block)) = blocks.next().await? {

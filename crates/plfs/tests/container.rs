@@ -18,12 +18,20 @@ struct Scene {
 impl Scene {
     fn in_memory() -> Self {
         let fs = Arc::new(MemoryStore::new("tester"));
-        Self { fs, who: Principal::new("tester"), path: StorePath::parse("/run/ckpt").unwrap(), tiny: false, _dir: None }
+        Self {
+            fs,
+            who: Principal::new("tester"),
+            path: StorePath::parse("/run/ckpt").unwrap(),
+            tiny: false,
+            _dir: None,
+        }
     }
 
     async fn create(&self) -> Container {
         self.fs.mkdirs(&self.who, &self.path.parent().unwrap(), None).await.unwrap();
-        self.limited(Container::create(self.fs.clone(), &self.who, &self.path, &Options::default()).await.unwrap())
+        self.limited(
+            Container::create(self.fs.clone(), &self.who, &self.path, &Options::default()).await.unwrap(),
+        )
     }
 
     fn limited(&self, container: Container) -> Container {
@@ -274,9 +282,17 @@ async fn a_flattened_file_is_plain_and_appears_only_whole() {
 
 #[derive(Debug, Clone)]
 enum Step {
-    Write { writer: usize, offset: u64, length: usize },
+    Write {
+        writer: usize,
+        offset: u64,
+        length: usize,
+    },
     /// Equal writes at equal distances.
-    Strided { writer: usize, offset: u64, count: u64 },
+    Strided {
+        writer: usize,
+        offset: u64,
+        count: u64,
+    },
     Sync(usize),
     Truncate(usize, u64),
     Crash(usize),

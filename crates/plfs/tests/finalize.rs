@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use strait_plfs::{Container, Finalized, Options, Way};
 use strait_store::{
-    Capabilities, CreateOptions, Error, ErrorKind, FileReader, FileStatus, FileStore, FileSystem, FileSystemExt,
-    FileWriter, MemoryStore, Principal, Result, StorePath,
+    Capabilities, CreateOptions, Error, ErrorKind, FileReader, FileStatus, FileStore, FileSystem,
+    FileSystemExt, FileWriter, MemoryStore, Principal, Result, StorePath,
 };
 
 /// A store that counts the bytes of data logs and plain files that pass through it, and whose changes
@@ -214,7 +214,10 @@ async fn a_single_log_needs_no_store_that_joins() {
 
 #[tokio::test]
 async fn what_cant_be_joined_is_rewritten_and_says_why() {
-    for (joins, why) in [(true, "the bytes of rank 0 don't lie in one piece at byte 200"), (false, "the store can't join files")] {
+    for (joins, why) in [
+        (true, "the bytes of rank 0 don't lie in one piece at byte 200"),
+        (false, "the store can't join files"),
+    ] {
         let fs: Arc<dyn FileSystem> = Arc::new(Watched::new(joins));
         let container = create(&fs).await;
         let mut whole = segments(&container, &[0, 1]).await;

@@ -181,7 +181,9 @@ async fn damage_of_a_merged_index_is_noticed_or_harmless_and_recover_mends_it() 
         let container = scene.open().await;
         match container.reader().await.unwrap().read_at(0, 1 << 20).await {
             Ok(read) => assert!(read == whole, "byte {at}"),
-            Err(error) => assert_eq!((error.kind(), error.path()), (ErrorKind::Corrupt, path.as_str()), "byte {at}"),
+            Err(error) => {
+                assert_eq!((error.kind(), error.path()), (ErrorKind::Corrupt, path.as_str()), "byte {at}")
+            }
         }
         assert_eq!(container.check().await.unwrap().len(), 1, "byte {at}");
     }

@@ -3,7 +3,9 @@
 use bytes::Bytes;
 use std::sync::Arc;
 use strait_plfs::{Container, Options};
-use strait_store::{CreateOptions, ErrorKind, FileSystem, FileSystemExt, MemoryStore, Principal, Result, StorePath};
+use strait_store::{
+    CreateOptions, ErrorKind, FileSystem, FileSystemExt, MemoryStore, Principal, Result, StorePath,
+};
 
 fn at(path: &str) -> StorePath {
     StorePath::parse(path).unwrap()
@@ -27,7 +29,8 @@ impl Scene {
     async fn import(&self) -> Result<Vec<u8>> {
         let to = at("/new");
         let _ = self.fs.remove(&self.who, &to, true).await;
-        Container::import((self.fs.clone(), &at("/old")), (self.fs.clone(), &to), (&self.who, &self.who)).await?;
+        Container::import((self.fs.clone(), &at("/old")), (self.fs.clone(), &to), (&self.who, &self.who))
+            .await?;
         let container = Container::open(self.fs.clone(), &self.who, &to).await?;
         let read = container.reader().await?.read_at(0, 1 << 20).await?;
         Ok(read.to_vec())
@@ -97,7 +100,8 @@ async fn damage_is_named_and_leaves_nothing_behind() {
 #[tokio::test]
 async fn what_was_exported_is_imported_the_same() {
     let scene = Scene::new();
-    let made = Container::create(scene.fs.clone(), &scene.who, &at("/ckpt"), &Options::default()).await.unwrap();
+    let made =
+        Container::create(scene.fs.clone(), &scene.who, &at("/ckpt"), &Options::default()).await.unwrap();
     for rank in 0..5_u32 {
         let mut writer = made.writer(rank);
         for part in 0..40_u64 {

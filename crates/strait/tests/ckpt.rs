@@ -182,7 +182,7 @@ async fn read_all(address: &str, path: &str) -> Vec<u8> {
     store.read_all(&Principal::new("the session decides"), &path, 8 * SEGMENT).await.unwrap()
 }
 
-/// The replicas of Kadoop's datanodes: inode, length and last change of their bytes.
+/// The replicas of more than the plan's few bytes: inode, length and last change of their bytes.
 fn replicas(data: &Path) -> BTreeMap<PathBuf, (u64, u64, i64, i64)> {
     let mut found = BTreeMap::new();
     let mut directories = vec![data.to_owned()];
@@ -192,7 +192,7 @@ fn replicas(data: &Path) -> BTreeMap<PathBuf, (u64, u64, i64, i64)> {
             let Ok(known) = entry.metadata() else { continue };
             if known.is_dir() {
                 directories.push(entry.path());
-            } else if entry.path().extension().is_some_and(|ending| ending == "data") {
+            } else if known.len() >= 1 << 20 && entry.path().extension().is_some_and(|of| of == "data") {
                 let state = (known.ino(), known.len(), known.mtime(), known.mtime_nsec());
                 found.insert(entry.path(), state);
             }
@@ -209,7 +209,8 @@ fn flattening_contiguous_parts_on_kadoop_moves_no_bytes() {
     let mut before = BTreeMap::new();
     eventually("the replicas are as they stay", DEADLINE, || {
         let now = replicas(&up.data());
-        let same = now == before && now.values().map(|(_, bytes, ..)| bytes).sum::<u64>() >= content.len() as u64;
+        let same =
+            now == before && now.values().map(|(_, bytes, ..)| bytes).sum::<u64>() >= content.len() as u64;
         before = now;
         same
     });
@@ -233,7 +234,8 @@ fn flattening_contiguous_parts_on_kadoop_moves_no_bytes() {
 fn blocks(hdfs: &MiniHdfs, directory: &str) -> Vec<String> {
     let told = hdfs.fsck(&[directory, "-files", "-blocks"]).unwrap();
     let told = String::from_utf8_lossy(&told.stdout).into_owned();
-    let words = told.split_whitespace().filter_map(|word| word.split(':').find(|part| part.starts_with("blk_")));
+    let words =
+        told.split_whitespace().filter_map(|word| word.split(':').find(|part| part.starts_with("blk_")));
     let mut blocks: Vec<String> = words.map(str::to_owned).collect();
     blocks.sort();
     blocks

@@ -263,7 +263,12 @@ impl View<'_> {
 
     /// Moves the sources' chunks to the target; no datanode takes part. The caller needs the rights
     /// to write the target, and to read and remove each source.
-    pub(super) fn concat(&self, target: &str, sources: &[String], time_ms: Millis) -> Result<Decision, Refusal> {
+    pub(super) fn concat(
+        &self,
+        target: &str,
+        sources: &[String],
+        time_ms: Millis,
+    ) -> Result<Decision, Refusal> {
         if sources.is_empty() || sources.len() > MAX_SOURCES {
             return Err(Error::Invalid("1 to 1,000 files can be joined to another at a time").into());
         }

@@ -17,8 +17,8 @@ use strait_kadoop_core::{
 use strait_kadoop_wire::{
     clock::wall,
     convert::{
-        Reach, answer_to_wire, concat_from_wire, host_to_wire, mutation_from_wire, narrow, new_chunk_to_wire, page_to_wire,
-        request_from_wire, session_from_wire, status_to_wire, summary_to_wire, text,
+        Reach, answer_to_wire, concat_from_wire, host_to_wire, mutation_from_wire, narrow, new_chunk_to_wire,
+        page_to_wire, request_from_wire, session_from_wire, status_to_wire, summary_to_wire, text,
     },
     failure::refuse,
     tokens::Right,

@@ -192,11 +192,8 @@ async fn convert(
         }
         _ => open(&from).await?.export(to.fs.clone(), &to.who, &to.path).await?,
     };
-    let details = [
-        ("from", from.path.as_str().into()),
-        ("bytes", length.into()),
-        ("writers", writers.into()),
-    ];
+    let details =
+        [("from", from.path.as_str().into()), ("bytes", length.into()), ("writers", writers.into())];
     out.done(operation, &to.path, details)
 }
 
