@@ -122,6 +122,8 @@ impl Container {
             self.publish(through).await?;
         }
         let directory = self.layout.merged()?;
+        // Otherwise it would make a directory where the file was.
+        self.check_place().await?;
         self.fs.mkdirs(&self.who, &directory, self.directory_permission()).await?;
         let nonce = u64::from_le_bytes(random());
         let path = directory.join(&format!("{through:016x}.{nonce:016x}"))?;
