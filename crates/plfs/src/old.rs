@@ -21,7 +21,7 @@ use crate::view::{Building, View};
 use bytes::{Bytes, BytesMut};
 use futures::StreamExt;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use std::collections::{BTreeMap, BinaryHeap, HashMap, btree_map, hash_map};
 use std::sync::Arc;
 use strait_store::{
     CreateOptions, Error, ErrorKind, FileReader, FileSystem, FileSystemExt, FileWriter, MAX_CHUNK_BYTES,
@@ -134,12 +134,13 @@ impl Container {
                 let Some(source) = piece.source else { continue };
                 ids.insert(source.log, ());
                 let id = reader.rank(source.log) % MOST_FILES as u32;
-                if !files.contains_key(&id) {
-                    files.insert(id, Dropping::create(fs.as_ref(), who, to, id).await?);
-                }
-                if let Some(file) = files.get_mut(&id) {
-                    file.write(&reader, &piece).await?;
-                }
+                let file = match files.entry(id) {
+                    btree_map::Entry::Occupied(known) => known.into_mut(),
+                    btree_map::Entry::Vacant(new) => {
+                        new.insert(Dropping::create(fs.as_ref(), who, to, id).await?)
+                    }
+                };
+                file.write(&reader, &piece).await?;
             }
         }
         for file in files.values_mut() {
@@ -235,10 +236,10 @@ impl Droppings {
             for piece in view.pieces(begin..(begin + WINDOW).min(view.length())).await? {
                 let Some(source) = piece.source else { continue };
                 let path = &self.data[source.log as usize];
-                if !readers.contains_key(&source.log) {
-                    readers.insert(source.log, self.fs.open(&self.who, path).await?);
-                }
-                let Some(reader) = readers.get(&source.log) else { continue };
+                let reader = match readers.entry(source.log) {
+                    hash_map::Entry::Occupied(known) => known.into_mut(),
+                    hash_map::Entry::Vacant(new) => new.insert(self.fs.open(&self.who, path).await?),
+                };
                 let rank = view.meta.logs[source.log as usize].0.rank % MOST_FILES as u32;
                 let writer = writers.entry(rank).or_insert_with(|| container.writer(rank));
                 let (mut at, mut from) = (piece.logical.start, source.offset);

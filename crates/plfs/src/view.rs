@@ -34,10 +34,14 @@ pub(crate) struct View {
     cache: Mutex<Cache>,
 }
 
+/// A table and a page of it, by their numbers.
+type PageId = (usize, usize);
+type ExtentPage = Vec<(u64, Extent)>;
+
 #[derive(Default)]
 struct Cache {
-    extents: HashMap<(usize, usize), Arc<Vec<(u64, Extent)>>>,
-    combs: HashMap<(usize, usize), Arc<Vec<Comb>>>,
+    extents: HashMap<PageId, Arc<ExtentPage>>,
+    combs: HashMap<PageId, Arc<Vec<Comb>>>,
 }
 
 /// An index log in a listing, with its length there.
@@ -149,7 +153,7 @@ impl View {
         Ok(with_holes(found, range))
     }
 
-    async fn extents(&self, table: usize, page: usize) -> Result<Arc<Vec<(u64, Extent)>>> {
+    async fn extents(&self, table: usize, page: usize) -> Result<Arc<ExtentPage>> {
         let cached = |cache: &mut Cache| cache.extents.get(&(table, page)).cloned();
         if let Some(known) = self.cached(cached) {
             return Ok(known);
