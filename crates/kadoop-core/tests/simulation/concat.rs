@@ -170,7 +170,7 @@ fn a_joined_file_is_the_same_after_a_replay_and_after_a_checkpoint() {
     cluster.ask(concat("/t", &["/b", "/a"])).unwrap();
     let (disk, config) = (SimDisk::default(), Config::default());
     let mut journal = Journal::start(disk.clone(), CLUSTER, 1, 1 << 20, Faults::NONE).unwrap();
-    cluster.namenode.outbox.drain(..).for_each(|transaction| drop(journal.push(transaction.encode())));
+    cluster.namenode.outbox.drain(..).for_each(|transaction| journal.push(transaction.encode()));
     journal.commit().unwrap();
     let replayed = load(&disk, CLUSTER, &config).unwrap().state;
     assert!(replayed == *cluster.namenode.state());
