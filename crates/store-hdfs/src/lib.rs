@@ -92,6 +92,7 @@ impl FileSystem for HdfsStore {
         Capabilities {
             append: true,
             truncate: own_calls,
+            concat: own_calls,
             rename_replace: true,
             permissions: true,
             ownership: true,
@@ -158,6 +159,10 @@ impl FileSystem for HdfsStore {
 
     async fn truncate(&self, who: &Principal, path: &StorePath, length: u64) -> Result<()> {
         self.shared.truncate(who, path.as_str(), length).await.map_err(|error| error.at("truncate", path))
+    }
+
+    async fn concat(&self, who: &Principal, target: &StorePath, sources: &[StorePath]) -> Result<()> {
+        self.shared.concat(who, target, sources).await.map_err(|error| error.at("concat", target))
     }
 
     async fn rename(&self, who: &Principal, from: &StorePath, to: &StorePath, replace: bool) -> Result<()> {
