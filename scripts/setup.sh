@@ -6,8 +6,9 @@
 #   power   build + the tools that make ext4 and XFS, for disks that lose power
 #   go      Go, which is not installed but only looked for
 #   node    Node, which is only looked for, and the client's compiler in clients/node/node_modules
-#   test    run + power + go + node + Java, Maven, pytest, CMake, rpcgen and libtirpc, and Thrift's compiler and C++ runtime
+#   test    run + power + go + node + Java, Maven, pytest, CMake, rpcgen and libtirpc, Thrift's compiler and C++ runtime, curl, wget and aria2
 #   languages  test + Ruby, Perl, PHP and Erlang with Thrift's runtimes, and libraries above fsspec
+#   browser test + Chromium, for pages that call a gateway
 #   check   run + rustfmt, clippy, pytest, ruff, mypy
 #   lint    check + go + cargo-deny, clang-format
 #   fuzz    build + a C++ compiler for libFuzzer
@@ -113,6 +114,12 @@ setup_node() {
     cp "$wanted" "$stamp"
 }
 
+setup_browser() {
+    need chromium have chromium
+    install_packages
+    setup_test
+}
+
 setup_test() {
     setup_go
     setup_node
@@ -137,6 +144,9 @@ setup_test() {
     need iproute2 have tc
     need openssh-server test -x /usr/sbin/sshd # hosts of `strait run`
     need openssh-client have ssh
+    need curl have curl # clients of REST
+    need wget have wget
+    need aria2 have aria2c
     install_packages
     setup_run
     local version
@@ -217,7 +227,7 @@ python_requirements() {
 (($#)) || set -- build
 for group in "$@"; do
     case $group in
-    build | run | power | go | node | test | languages | check | lint | fuzz | memcheck | bench | histories) "setup_$group" ;;
-    *) die "no group $group; there are build, run, power, go, node, test, languages, check, lint, fuzz, memcheck, bench, histories" ;;
+    build | run | power | go | node | test | browser | languages | check | lint | fuzz | memcheck | bench | histories) "setup_$group" ;;
+    *) die "no group $group; there are build, run, power, go, node, test, browser, languages, check, lint, fuzz, memcheck, bench, histories" ;;
     esac
 done

@@ -38,7 +38,7 @@ pub use file::FileStore;
 pub use memory::MemoryStore;
 pub use path::{MAX_NAME_BYTES, MAX_PATH_BYTES, MAX_PATH_DEPTH, StorePath};
 pub use types::*;
-pub use uri::{GATEWAY_PORT, NAMENODE_PORT, Scheme, StoreUri, is_store_name};
+pub use uri::{GATEWAY_PORT, NAMENODE_PORT, Scheme, StoreUri, is_store_name, store_and_path};
 
 use async_trait::async_trait;
 use bytes::Bytes;
