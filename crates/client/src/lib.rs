@@ -36,8 +36,9 @@ use strait_store::{
 use strait_wire::{
     AppendFileRequest, CreateFileRequest, GetBlockLocationsRequest, GetChecksumRequest, GetFileInfoRequest,
     GetStoreStatusRequest, ListDirectoryReply, ListDirectoryRequest, MakeDirectoriesRequest,
-    RemovePathRequest, RenamePathRequest, Secret, SetAttributesRequest, TruncateFileRequest, methods,
+    RemovePathRequest, RenamePathRequest, SetAttributesRequest, TruncateFileRequest, methods,
 };
+pub use strait_wire::Secret;
 pub use tls::TlsOptions;
 use writer::Writer;
 
