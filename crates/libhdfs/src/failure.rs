@@ -38,11 +38,6 @@ impl Failure {
     pub fn bad_handle(cause: impl Into<String>) -> Self {
         Self::new(EBADF, cause)
     }
-
-    /// The errno.
-    pub fn errno(&self) -> c_int {
-        self.errno
-    }
 }
 
 impl From<Error> for Failure {

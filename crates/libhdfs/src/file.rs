@@ -75,7 +75,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Input {
     /// Opens the file.
     pub fn open(fs: &Arc<Connection>, path: StorePath) -> Outcome<Self> {
-        let input = Self {
+        let mut input = Self {
             fs: fs.clone(),
             path,
             identity: None,
@@ -83,8 +83,8 @@ impl Input {
             delivered: AtomicU64::new(0),
             opened: PerProcess::new(),
         };
-        let identity = input.reader()?.identity();
-        Ok(Self { identity, ..input })
+        input.identity = input.reader()?.identity();
+        Ok(input)
     }
 
     fn opened(&self) -> Outcome<&Opened> {
@@ -209,9 +209,7 @@ fn room_of(reader: &Arc<dyn FileReader>, at: u64) -> usize {
 
 impl Drop for Input {
     fn drop(&mut self) {
-        if let (Some(opened), Ok(process)) =
-            (std::mem::take(&mut self.opened).into_inner(), process::current())
-        {
+        if let (Some(opened), Ok(process)) = (self.opened.take(), process::current()) {
             process.drop(opened);
         }
     }
@@ -219,7 +217,8 @@ impl Drop for Input {
 
 /// A file that is open for writing, by the process that opened it alone.
 pub struct Output {
-    fs: Arc<Connection>,
+    /// Keeps the store open.
+    _fs: Arc<Connection>,
     path: StorePath,
     process: u32,
     position: AtomicU64,
@@ -259,7 +258,7 @@ impl Output {
     fn over(fs: &Arc<Connection>, path: StorePath, writer: Box<dyn FileWriter>) -> Self {
         let position = AtomicU64::new(writer.position());
         let state = ManuallyDrop::new(Mutex::new(Writing { writer, gathered: BytesMut::new() }));
-        Self { fs: fs.clone(), path, process: std::process::id(), position, state }
+        Self { _fs: fs.clone(), path, process: std::process::id(), position, state }
     }
 
     fn writing(&self) -> Outcome<MutexGuard<'_, Writing>> {
@@ -358,12 +357,5 @@ impl Writing {
             return Err(error.into());
         }
         Ok(())
-    }
-}
-
-impl Output {
-    /// The connection that keeps it open.
-    pub fn connection(&self) -> &Arc<Connection> {
-        &self.fs
     }
 }

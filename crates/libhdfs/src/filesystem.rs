@@ -183,9 +183,7 @@ const KADOOP_CHUNK_BYTES: u64 = 64 << 20;
 impl Drop for Connection {
     fn drop(&mut self) {
         // In a forked child that never used it there is nothing to drop.
-        if let (Some(store), Ok(process)) =
-            (std::mem::take(&mut self.stores).into_inner(), process::current())
-        {
+        if let (Some(store), Ok(process)) = (self.stores.take(), process::current()) {
             process.drop(store);
         }
     }

@@ -31,7 +31,7 @@ const KIND_DIRECTORY: c_int = b'D' as c_int;
 /// Zeroed memory of the C allocator for `count` values; programs free such memory.
 fn allocated<T>(count: usize) -> Outcome<*mut T> {
     // SAFETY: calloc takes any numbers.
-    let memory = unsafe { libc::calloc(count.max(1), size_of::<T>()) }.cast();
+    let memory: *mut T = unsafe { libc::calloc(count.max(1), size_of::<T>()) }.cast();
     if memory.is_null() {
         return Err(crate::Failure::new(ENOMEM, "no memory for a listing"));
     }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// A value that each process makes at its first use. A forked child leaks its copy of its parent's
 /// value, and makes its own.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct PerProcess<T>(AtomicPtr<Owned<T>>);
 
 #[derive(Debug)]
@@ -21,12 +21,6 @@ impl<T> PerProcess<T> {
     /// Without a value.
     pub const fn new() -> Self {
         Self(AtomicPtr::new(null_mut()))
-    }
-
-    /// With this process's value.
-    pub fn of_this_process(value: T) -> Self {
-        let owned = Owned { process: std::process::id(), value };
-        Self(AtomicPtr::new(Box::into_raw(Box::new(owned))))
     }
 
     /// This process's value, if it has one. Takes no lock.
@@ -66,23 +60,24 @@ impl<T> PerProcess<T> {
     }
 
     /// Takes this process's value out.
-    pub fn into_inner(self) -> Option<T> {
-        let current = self.0.swap(null_mut(), Ordering::AcqRel);
+    pub fn take(&mut self) -> Option<T> {
+        let current = std::mem::replace(self.0.get_mut(), null_mut());
         // SAFETY: as in `get`.
         let is_own = unsafe { current.as_ref() }.is_some_and(|owned| owned.process == std::process::id());
-        // SAFETY: nobody else has it any more.
+        // SAFETY: there are no references any more.
         is_own.then(|| unsafe { Box::from_raw(current) }.value)
+    }
+}
+
+impl<T> Default for PerProcess<T> {
+    fn default() -> Self {
+        Self::new()
     }
 }
 
 impl<T> Drop for PerProcess<T> {
     fn drop(&mut self) {
-        let current = *self.0.get_mut();
-        // SAFETY: as in `get`.
-        if unsafe { current.as_ref() }.is_some_and(|owned| owned.process == std::process::id()) {
-            // SAFETY: there are no references any more.
-            drop(unsafe { Box::from_raw(current) });
-        }
+        drop(self.take());
     }
 }
 
@@ -124,10 +119,10 @@ mod tests {
 
     #[test]
     fn a_failure_leaves_it_without_a_value() {
-        let slot = PerProcess::new();
+        let mut slot = PerProcess::new();
         assert_eq!(slot.get_or_make(|| Err::<u8, _>("no")), Err("no"));
         assert_eq!(slot.get(), None);
         assert_eq!(slot.get_or_make(|| made(1)), Ok(&1));
-        assert_eq!(slot.into_inner(), Some(1));
+        assert_eq!(slot.take(), Some(1));
     }
 }
