@@ -400,7 +400,9 @@ pub unsafe extern "C" fn hdfsPread(
     reported(-1, || {
         // SAFETY: as hdfs.h asks.
         let (input, room) = unsafe { (input(file, EINVAL)?, room(buffer, length)?) };
-        input.read_at(position_of(position)?, room).map(|count| count as tSize)
+        // As Hadoop's library: nothing is before the beginning.
+        let Ok(position) = u64::try_from(position) else { return Ok(0) };
+        input.read_at(position, room).map(|count| count as tSize)
     })
 }
 
@@ -419,16 +421,12 @@ pub unsafe extern "C" fn hdfsPreadFully(
     reported(-1, || {
         // SAFETY: as hdfs.h asks.
         let (input, room) = unsafe { (input(file, EINVAL)?, room(buffer, length)?) };
-        match input.read_at(position_of(position)?, room)? {
+        let before = |_| Failure::new(EINTERNAL, format!("read at {position}"));
+        match input.read_at(u64::try_from(position).map_err(before)?, room)? {
             count if count == length as usize => Ok(0),
             count => Err(Failure::new(EINTERNAL, format!("the file ends after {count} of {length} bytes"))),
         }
     })
-}
-
-/// A position in a file; a negative one is Java's EOFException.
-fn position_of(position: tOffset) -> Outcome<u64> {
-    u64::try_from(position).map_err(|_| Failure::new(EINTERNAL, format!("read at {position}")))
 }
 
 /// See hdfs.h.

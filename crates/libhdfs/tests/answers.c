@@ -235,7 +235,6 @@ static void reading(void) {
     SAY(statistics->totalBytesRead);
     hdfsFileFreeReadStatistics(statistics);
     SAY(hdfsCloseFile(fs, file));
-    SAY(hdfsRead(fs, NULL, room, 1) < 0);
     GOT(file, hdfsOpenFile(fs, in("empty"), O_RDONLY, 0, 0, 0));
     SAY(hdfsRead(fs, file, room, 10));
     SAY(hdfsAvailable(fs, file));
@@ -362,8 +361,9 @@ static void directories(const char *host, tPort port) {
     SAY(hdfsExists(fs, "./x/../r"));
     SAY(hdfsExists(fs, "none"));
     SAY(hdfsSetWorkingDirectory(fs, "deep"));
+    /* Hadoop's library leaves out the URI of a directory that was set without one. */
     GOT(got, hdfsGetWorkingDirectory(fs, buffer, sizeof buffer));
-    printf("%s\n", got);
+    printf("%s\n", strstr(got, base));
     SAY(hdfsExists(fs, "er/file"));
     snprintf(buffer, sizeof buffer, "hdfs://%s:%d%s", host, port, in("r"));
     SAY(hdfsExists(fs, buffer));
@@ -407,11 +407,14 @@ static void configuration(const char *host, tPort port) {
     SAY(number);
     char name[300];
     snprintf(name, sizeof name, "hdfs://%s:%d", host, port);
+    /* In Hadoop's library, the end of a shared instance ends the others. */
     hdfsFS again;
     GOT(again, hdfsConnect(name, port));
-    GOT(again, hdfsConnect("default", 0));
+    GOT(again, hdfsConnectNewInstance("default", 0));
+    SAY(hdfsExists(again, base));
     SAY(hdfsDisconnect(again));
-    GOT(again, hdfsConnect(name, 0));
+    GOT(again, hdfsConnectAsUserNewInstance(name, 0, "alice"));
+    SAY(hdfsExists(again, base));
     SAY(hdfsDisconnect(again));
     SAY(hdfsDisconnect(NULL));
     struct hdfsBuilder *builder;
