@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use strait_client::{Secret, TlsOptions};
+use strait_client::{PasswordSource, Secret, TlsOptions};
 use strait_store::{Error, ErrorKind, Result, fail};
 use strait_store_kadoop::Login;
 
@@ -34,8 +34,10 @@ impl OpenOptions {
             ca: ca.clone(),
             identity: identity.clone(),
         });
+        options.strait.password = user.is_some().then(|| -> PasswordSource {
+            Arc::new(|| password().map(Secret))
+        });
         options.strait.user = user;
-        options.strait.password = Some(Arc::new(|| password().map(Secret)));
         options.strait.store = text("STRAIT_GATEWAY_STORE");
         options.strait.timeout = text("STRAIT_TIMEOUT").and_then(|s| s.parse().ok()).map(Duration::from_secs);
         options.strait.tls = (switch || ca.is_some() || identity.is_some()).then(|| TlsOptions { ca, identity });
