@@ -1,5 +1,5 @@
 # The commands of daily work; each sets up what it needs by itself.
-.PHONY: run check test test-languages test-heavy memcheck histories bench lint fmt gen docs fuzz clean
+.PHONY: run check test test-languages test-heavy memcheck histories bench lint fmt gen docs fuzz install-libhdfs clean
 
 # Builds, starts a gateway over Kadoop in ./strait-data, proves it with a round trip
 # from Python, and serves until Ctrl-C. LISTEN=HOST:PORT and DATA=DIR change the defaults.
@@ -54,6 +54,11 @@ docs:
 TIME ?= 60
 fuzz:
 	@scripts/fuzz.sh $(TIME) $(TARGET)
+
+# Hadoop's C library without a JVM, into PREFIX; STUB_JVM=1 adds a libjvm.so for programs that want one.
+PREFIX ?= /usr/local
+install-libhdfs:
+	@scripts/install-libhdfs.sh $(PREFIX) $(if $(STUB_JVM),--stub-jvm)
 
 clean:
 	cargo clean
