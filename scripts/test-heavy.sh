@@ -3,8 +3,9 @@
 # FlexRPC's million real calls under faults, a process of a chain struck at each byte of a call, its
 # million simulated schedules, and a million thread orders; Kadoop's million schedules, 200 times
 # that one of its processes is killed, and 200 that one or all of its servers lose power; 100 faults
-# of an HDFS in mid-write; `make test-languages`, and `make memcheck`. CALLS=N, SEEDS=N, ORDERS=N, KILLS=N, POWER_LOSSES=N
-# and HDFS_KILLS=N change how many.
+# of an HDFS in mid-write; `make test-languages`, `make memcheck`, and programs of others with our
+# libhdfs. CALLS=N, SEEDS=N, ORDERS=N, KILLS=N, POWER_LOSSES=N, HDFS_KILLS=N and FORK_ROUNDS=N change
+# how many.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/setup.sh build power
@@ -47,3 +48,4 @@ RUSTFLAGS="${RUSTFLAGS:-} --cfg shuttle" CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-ta
     step flexrpc --lib sync::orders
 step scripts/test-languages.sh
 step scripts/memcheck.sh
+step scripts/libhdfs-programs.sh "${FORK_ROUNDS:-100}"
