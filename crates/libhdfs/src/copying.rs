@@ -5,7 +5,8 @@ use crate::filesystem::{Connection, Side};
 use futures::StreamExt;
 use std::sync::Arc;
 use strait_store::{
-    CreateOptions, Error, ErrorKind, FileStatus, FileSystem, MAX_CHUNK_BYTES, Principal, Result, StorePath, fail,
+    CreateOptions, Error, ErrorKind, FileStatus, FileSystem, MAX_CHUNK_BYTES, Principal, Result, StorePath,
+    fail,
 };
 
 /// The name that something called `name` gets at `to`: within it, if it is a directory.

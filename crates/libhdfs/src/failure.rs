@@ -85,7 +85,10 @@ pub fn tell<T>(work: impl FnOnce() -> Outcome<T>) -> std::result::Result<T, c_in
         Ok(_) => Last::default(),
         Err(failure) => {
             let c = |text: String| CString::new(text.replace('\0', "\\0")).ok();
-            Last { cause: c(failure.cause.clone()), trace: c(format!("{}\n{}", failure.cause, failure.trace)) }
+            Last {
+                cause: c(failure.cause.clone()),
+                trace: c(format!("{}\n{}", failure.cause, failure.trace)),
+            }
         }
     };
     // Without thread-local storage, at a thread's end, the text is lost; errno stays.

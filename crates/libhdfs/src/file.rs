@@ -165,7 +165,10 @@ impl Input {
     pub fn seek(&self, to: i64) -> Outcome<()> {
         let length = self.reader()?.length();
         let to = u64::try_from(to).ok().filter(|to| *to <= length).ok_or_else(|| {
-            Failure::new(EINTERNAL, format!("seek in {}: {to} isn't in the file of {length} bytes", self.path))
+            Failure::new(
+                EINTERNAL,
+                format!("seek in {}: {to} isn't in the file of {length} bytes", self.path),
+            )
         })?;
         let _sequence = locked(&self.opened()?.sequence);
         self.position.store(to, Ordering::Release);

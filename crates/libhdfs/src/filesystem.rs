@@ -86,7 +86,10 @@ impl Connection {
     }
 
     /// Runs an operation on the store, as the connection's user.
-    pub fn run<T>(&self, work: impl AsyncFnOnce(&Arc<dyn FileSystem>, &Principal) -> Result<T>) -> Outcome<T> {
+    pub fn run<T>(
+        &self,
+        work: impl AsyncFnOnce(&Arc<dyn FileSystem>, &Principal) -> Result<T>,
+    ) -> Outcome<T> {
         let (process, store) = self.store()?;
         Ok(process.wait(work(store, &self.who))?)
     }
@@ -137,10 +140,8 @@ impl Connection {
         let name = match self.uri.scheme() {
             // As Hadoop writes it.
             Scheme::File => format!("file:{path}"),
-            _ => StorePath::parse(path).map_or_else(
-                |_| format!("{}{path}", self.uri.store()),
-                |path| self.uri.at(path).to_string(),
-            ),
+            _ => StorePath::parse(path)
+                .map_or_else(|_| format!("{}{path}", self.uri.store()), |path| self.uri.at(path).to_string()),
         };
         encoding::decode(&name).map_or(name.clone().into_bytes(), |bytes| bytes.into_owned())
     }

@@ -105,7 +105,8 @@ pub unsafe extern "C" fn hdfsListDirectory(
             Ok(statuses)
         })?;
         let count = c_int::try_from(statuses.len());
-        let count = count.map_err(|_| crate::Failure::new(libc::EOVERFLOW, "more entries than an int counts"))?;
+        let count =
+            count.map_err(|_| crate::Failure::new(libc::EOVERFLOW, "more entries than an int counts"))?;
         // SAFETY: as hdfs.h asks.
         if let Some(number) = unsafe { numEntries.as_mut() } {
             *number = count;

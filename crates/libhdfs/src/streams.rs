@@ -108,8 +108,18 @@ impl hdfsStreamBuilder {
             O_RDONLY => Stream::Input(Input::open(&fs, path)?),
             O_WRONLY if self.flags & O_APPEND != 0 => Stream::Output(Output::append(&fs, path)?),
             O_WRONLY => Stream::Output(Output::create(&fs, path, &self.options)?),
-            O_RDWR => return Err(Failure::new(ENOTSUP, format!("open {path}: a file is read or written, not both"))),
-            _ => return Err(Failure::new(EINVAL, format!("open {path}: the access mode is none of open(2)'s"))),
+            O_RDWR => {
+                return Err(Failure::new(
+                    ENOTSUP,
+                    format!("open {path}: a file is read or written, not both"),
+                ));
+            }
+            _ => {
+                return Err(Failure::new(
+                    EINVAL,
+                    format!("open {path}: the access mode is none of open(2)'s"),
+                ));
+            }
         };
         Ok(hdfsFile_internal::handle(stream))
     }
@@ -176,10 +186,7 @@ pub unsafe extern "C" fn hdfsStreamBuilderFree(bld: *mut hdfsStreamBuilder) {
 ///
 /// # Safety
 /// As hdfs.h asks.
-unsafe fn set(
-    bld: *mut hdfsStreamBuilder,
-    set: impl FnOnce(&mut hdfsStreamBuilder) -> Outcome<()>,
-) -> c_int {
+unsafe fn set(bld: *mut hdfsStreamBuilder, set: impl FnOnce(&mut hdfsStreamBuilder) -> Outcome<()>) -> c_int {
     reported(-1, || {
         // SAFETY: the caller's promise.
         let builder = unsafe { bld.as_mut() };
@@ -645,7 +652,8 @@ pub unsafe extern "C" fn hdfsGetHedgedReadMetrics(
         if fs.scheme() != Scheme::Hdfs {
             return Err(Failure::new(ENOTSUP, "only HDFS has hedged reads"));
         }
-        let none = hdfsHedgedReadMetrics { hedgedReadOps: 0, hedgedReadOpsWin: 0, hedgedReadOpsInCurThread: 0 };
+        let none =
+            hdfsHedgedReadMetrics { hedgedReadOps: 0, hedgedReadOpsWin: 0, hedgedReadOpsInCurThread: 0 };
         *metrics = Box::into_raw(Box::new(none));
         Ok(0)
     })

@@ -30,7 +30,8 @@ pub unsafe extern "C" fn hadoopRzOptionsSetSkipChecksum(opts: *mut hadoopRzOptio
     reported(-1, || {
         // SAFETY: as hdfs.h asks.
         let options = unsafe { opts.as_mut() };
-        options.ok_or_else(|| Failure::invalid("a null pointer in place of options"))?.skips_checksums = skip != 0;
+        options.ok_or_else(|| Failure::invalid("a null pointer in place of options"))?.skips_checksums =
+            skip != 0;
         Ok(0)
     })
 }

@@ -30,10 +30,15 @@ const BEYOND: [&str; 14] = [
 fn declarations(directory: &Path, include: &Path) -> BTreeSet<String> {
     let (source, told) = (directory.join("header.c"), directory.join("declarations"));
     std::fs::write(&source, "#include \"hdfs.h\"\n").unwrap();
-    run(Command::new("gcc").args(["-c", "-o", "/dev/null", "-aux-info"]).arg(&told).arg("-I").arg(include).arg(source));
+    run(Command::new("gcc")
+        .args(["-c", "-o", "/dev/null", "-aux-info"])
+        .arg(&told)
+        .arg("-I")
+        .arg(include)
+        .arg(source));
     let told = std::fs::read_to_string(told).unwrap();
     let ours = told.lines().filter(|line| line.contains("hdfs.h:"));
-    ours.map(|line| line.split_once("*/ extern ").unwrap().1.replace("(void)", "()")).collect()
+    ours.map(|line| line.split_once("*/ extern ").unwrap().1.replace("(/* ??? */)", "(void)")).collect()
 }
 
 fn name(declaration: &str) -> &str {

@@ -24,7 +24,8 @@ impl OpenOptions {
     #[must_use]
     pub fn from_environment(user: Option<&str>) -> Self {
         let user = user.map(str::to_owned).or_else(|| text("STRAIT_USER"));
-        let (ca, identity) = (path("STRAIT_TLS_CA"), path("STRAIT_CLIENT_CERT").zip(path("STRAIT_CLIENT_KEY")));
+        let (ca, identity) =
+            (path("STRAIT_TLS_CA"), path("STRAIT_CLIENT_CERT").zip(path("STRAIT_CLIENT_KEY")));
         let switch = text("STRAIT_TLS").is_some_and(|on| !OFF.contains(&on.to_ascii_lowercase().as_str()));
         let mut options = Self::default();
         options.kadoop.key_file = path("STRAIT_KADOOP_KEY");
@@ -34,13 +35,13 @@ impl OpenOptions {
             ca: ca.clone(),
             identity: identity.clone(),
         });
-        options.strait.password = user.is_some().then(|| -> PasswordSource {
-            Arc::new(|| password().map(Secret))
-        });
+        options.strait.password =
+            user.is_some().then(|| -> PasswordSource { Arc::new(|| password().map(Secret)) });
         options.strait.user = user;
         options.strait.store = text("STRAIT_GATEWAY_STORE");
         options.strait.timeout = text("STRAIT_TIMEOUT").and_then(|s| s.parse().ok()).map(Duration::from_secs);
-        options.strait.tls = (switch || ca.is_some() || identity.is_some()).then(|| TlsOptions { ca, identity });
+        options.strait.tls =
+            (switch || ca.is_some() || identity.is_some()).then(|| TlsOptions { ca, identity });
         options
     }
 }

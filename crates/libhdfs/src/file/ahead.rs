@@ -40,7 +40,12 @@ impl Drop for Ahead {
 
 impl Sequence {
     /// Fills `room` from `at`, as far as the file goes.
-    pub(super) async fn read(&mut self, reader: &Arc<dyn FileReader>, at: u64, room: &mut Room) -> Result<()> {
+    pub(super) async fn read(
+        &mut self,
+        reader: &Arc<dyn FileReader>,
+        at: u64,
+        room: &mut Room,
+    ) -> Result<()> {
         self.run = if at == self.next { self.run.saturating_add(1) } else { 0 };
         let mut at = at;
         while room.left > 0 {
