@@ -108,19 +108,23 @@ impl Input {
 
     /// Reads the next bytes until there is no room or the file ends. Returns their number.
     pub fn read(&self, room: Room) -> Outcome<usize> {
-        let reader = self.reader()?;
         let mut sequence = locked(&self.opened()?.sequence);
         let at = self.position.load(Ordering::Acquire);
         let mut room = room;
-        let read = process::current()?.wait(sequence.read(&reader, at, &mut room));
-        // Bytes before a failure count; the next call meets it again.
-        match read {
-            Err(error) if room.filled == 0 => Err(error.into()),
-            _ => {
-                self.position.store(at + room.filled as u64, Ordering::Release);
-                Ok(self.delivered(room.filled))
+        // Small reads seldom wait, nor call the system.
+        sequence.copy(at, &mut room);
+        if room.left > 0 {
+            let (reader, begin) = (self.reader()?, at + room.filled as u64);
+            let read = process::current()?.wait(sequence.read(&reader, begin, &mut room));
+            // Bytes before a failure count; the next call meets it again.
+            if let Err(error) = read
+                && room.filled == 0
+            {
+                return Err(error.into());
             }
         }
+        self.position.store(at + room.filled as u64, Ordering::Release);
+        Ok(self.delivered(room.filled))
     }
 
     /// Reads at an offset until there is no room or the file ends. Returns the number of bytes.

@@ -39,6 +39,13 @@ impl Drop for Ahead {
 }
 
 impl Sequence {
+    /// Copies what is here already.
+    pub(super) fn copy(&mut self, at: u64, room: &mut Room) {
+        if let Some(begin) = self.within_current(at) {
+            self.next = at + room.put(&self.current[begin..]) as u64;
+        }
+    }
+
     /// Fills `room` from `at`, as far as the file goes.
     pub(super) async fn read(
         &mut self,
@@ -61,8 +68,8 @@ impl Sequence {
 
     /// Some bytes from `at` on; none at the end.
     async fn piece(&mut self, reader: &Arc<dyn FileReader>, at: u64, wanted: usize) -> Result<Bytes> {
-        if let Some(rest) = self.current_from(at) {
-            return Ok(rest);
+        if let Some(begin) = self.within_current(at) {
+            return Ok(self.current.slice(begin..));
         }
         // The first small read of a sequence gets no more than itself: the program may seek next.
         let is_sequence = self.run > 1 || wanted > PIECE_BYTES;
@@ -87,10 +94,10 @@ impl Sequence {
         Ok(self.current.clone())
     }
 
-    /// The rest of the current piece, if it has the byte at `at`.
-    fn current_from(&self, at: u64) -> Option<Bytes> {
+    /// The index of the byte at `at` in the current piece, if it is there.
+    fn within_current(&self, at: u64) -> Option<usize> {
         let begin = usize::try_from(at.checked_sub(self.at)?).ok()?;
-        (begin < self.current.len()).then(|| self.current.slice(begin..))
+        (begin < self.current.len()).then_some(begin)
     }
 
     /// Asks for what is missing ahead, from `from` on if nothing is under way.
