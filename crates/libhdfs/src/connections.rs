@@ -3,7 +3,11 @@
 use crate::failure::{Failure, Outcome, reported, tell};
 use crate::filesystem::{Connection, Target};
 use crate::{connection, hdfs_internal, optional, tPort, utf8};
-use nix::libc::{EINVAL, ENOMEM, c_char, c_int};
+use nix::libc::{EINVAL, ENOMEM, STDERR_FILENO, c_char, c_int};
+use std::fs::File;
+use std::io::Write;
+use std::mem::ManuallyDrop;
+use std::os::fd::FromRawFd;
 use std::ptr::null_mut;
 
 /// Parameters of a connection. It copies the strings that it gets.
@@ -40,10 +44,18 @@ fn connect(builder: hdfsBuilder) -> *mut hdfs_internal {
             None => Connection::open(&builder.target),
         };
         if let Err(failure) = &opened {
-            eprintln!("libhdfs: {failure}");
+            print(&format!("libhdfs: {failure}\n"));
         }
         Ok(Box::into_raw(Box::new(hdfs_internal(opened?))))
     })
+}
+
+/// Prints to standard error, without its lock: another thread may hold that at a fork.
+fn print(line: &str) {
+    // SAFETY: the descriptor stays open, since nothing drops the file.
+    let stderr = ManuallyDrop::new(unsafe { File::from_raw_fd(STDERR_FILENO) });
+    // A closed one loses the line.
+    let _ = (&*stderr).write_all(line.as_bytes());
 }
 
 /// # Safety

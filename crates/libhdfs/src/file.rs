@@ -281,7 +281,7 @@ impl Output {
         let mut writing = self.writing()?;
         let before = writing.end();
         let written = writing.write(bytes);
-        let taken = writing.end() - before;
+        let taken = writing.end().saturating_sub(before);
         self.position.store(writing.end(), Ordering::Release);
         match written {
             Ok(()) => Ok(bytes.len()),
@@ -359,7 +359,7 @@ impl Writing {
         let (before, gathered) = (self.writer.position(), self.gathered.split().freeze());
         let appended = process::current()?.wait(self.writer.append(gathered.clone()));
         if let Err(error) = appended {
-            let taken = usize::try_from(self.writer.position() - before).unwrap_or(usize::MAX);
+            let taken = usize::try_from(self.writer.position().saturating_sub(before)).unwrap_or(usize::MAX);
             self.gathered.extend_from_slice(&gathered[taken.min(gathered.len())..]);
             return Err(error.into());
         }

@@ -343,3 +343,91 @@ impl Drop for Working {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn uri(name: Option<&str>, port: u16, default: Option<&str>) -> Option<String> {
+        let target = Target { name: name.map(str::to_owned), port, ..Target::default() };
+        let mut config = HadoopConfig::default();
+        default.iter().for_each(|default| config.set(configuration::DEFAULT_STORE, *default));
+        target.uri(&config).ok()
+    }
+
+    #[test]
+    fn a_program_names_a_store_in_each_of_hadoops_ways() {
+        for (name, port, default, wanted) in [
+            (None, 0, None, Some("file:///")),
+            (Some("default"), 0, None, Some("file:///")),
+            (Some("default"), 8020, Some("hdfs://nn:1"), Some("hdfs://nn:1")),
+            (Some("default"), 0, Some("nn:1"), Some("hdfs://nn:1")),
+            (Some("nn"), 0, None, Some("hdfs://nn")),
+            (Some("nn"), 9, None, Some("hdfs://nn:9")),
+            (Some("nn:8"), 0, None, Some("hdfs://nn:8")),
+            (Some("nn:8"), 9, None, None),
+            (Some("kadoop://nn"), 9, None, Some("kadoop://nn:9")),
+            (Some("strait://gw/@lab"), 9, None, Some("strait://gw:9/@lab")),
+            (Some("strait://[::1]/@lab"), 9, None, Some("strait://[::1]:9/@lab")),
+            (Some("file:///srv"), 0, None, Some("file:///srv")),
+            (Some("file:/srv"), 0, None, Some("file:/srv")),
+        ] {
+            assert_eq!(uri(name, port, default).as_deref(), wanted, "{name:?} {port}");
+        }
+    }
+
+    #[test]
+    fn paths_resolve_by_their_names_and_dont_leave_the_store() {
+        let base = StorePath::parse("/user/ada").unwrap();
+        for (text, wanted) in [
+            ("x", Some("/user/ada/x")),
+            ("/x//y/", Some("/x/y")),
+            ("./x/../y", Some("/user/ada/y")),
+            ("../..", Some("/")),
+            ("../../..", None),
+            ("/..", None),
+            ("a:b", Some("/user/ada/a:b")),
+        ] {
+            assert_eq!(resolved(&base, text).ok().map(|path| path.to_string()).as_deref(), wanted, "{text}");
+        }
+        assert_eq!(split_uri("hdfs://nn:1/a/b"), ("hdfs://nn:1", "/a/b"));
+        assert_eq!(split_uri("hdfs://nn"), ("hdfs://nn", ""));
+        assert_eq!(split_uri("file:/a"), ("file:/a", "/a"));
+    }
+
+    #[test]
+    fn a_working_directory_stays_valid_for_threads_that_read_it() {
+        let working = Working::new(StorePath::root());
+        let first = working.get();
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let working = &working;
+                scope.spawn(move || {
+                    for number in 0..100 {
+                        working.set(StorePath::parse(&format!("/{thread}/{number}")).unwrap());
+                        assert!(working.get().as_str().len() > 3);
+                    }
+                });
+            }
+        });
+        assert!(first.is_root() && working.get().as_str().ends_with("/99"));
+    }
+
+    #[test]
+    fn properties_refer_to_others() {
+        let mut config = HadoopConfig::default();
+        for (name, value) in
+            [("a", "x-${b}-${no}"), ("b", "${c}"), ("c", "7"), ("loop", "${loop}"), ("hex", "-0x10")]
+        {
+            config.set(name, value);
+        }
+        let value = |name| configuration::value(&config, name);
+        assert_eq!(value("a").as_deref(), Some("x-7-${no}"));
+        assert_eq!(value("loop").as_deref(), Some("${loop}"));
+        assert_eq!(value("dfs.replication").as_deref(), Some("3"));
+        assert_eq!(value("none"), None);
+        assert_eq!(configuration::number(&config, "hex").unwrap(), Some(-16));
+        assert_eq!(configuration::number(&config, "none").unwrap(), None);
+        assert!(configuration::number(&config, "a").is_err());
+    }
+}
