@@ -41,7 +41,7 @@ impl OpenOptions {
         options.strait.store = text("STRAIT_GATEWAY_STORE");
         options.strait.timeout = text("STRAIT_TIMEOUT").and_then(|s| s.parse().ok()).map(Duration::from_secs);
         options.strait.tls =
-            (switch || ca.is_some() || identity.is_some()).then(|| TlsOptions { ca, identity });
+            (switch || ca.is_some() || identity.is_some()).then_some(TlsOptions { ca, identity });
         options
     }
 }
