@@ -33,11 +33,12 @@ use strait_store::{
     BlockLocation, Capabilities, Checksum, CreateOptions, Error, ErrorKind, FileReader, FileStatus,
     FileSystem, FileWriter, Principal, Result, SetAttributes, StorePath, StoreStatus,
 };
+pub use strait_wire::Secret;
 use strait_wire::{
     AppendFileRequest, ConcatFilesRequest, CreateFileRequest, GetBlockLocationsRequest, GetChecksumRequest,
     GetFileInfoRequest, GetStoreStatusRequest, ListDirectoryReply, ListDirectoryRequest,
-    MakeDirectoriesRequest, RemovePathRequest, RenamePathRequest, Secret, SetAttributesRequest,
-    TruncateFileRequest, methods,
+    MakeDirectoriesRequest, RemovePathRequest, RenamePathRequest, SetAttributesRequest, TruncateFileRequest,
+    methods,
 };
 pub use tls::TlsOptions;
 use writer::Writer;

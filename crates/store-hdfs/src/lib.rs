@@ -41,6 +41,7 @@ mod wire;
 mod write;
 
 use async_trait::async_trait;
+pub use config::HadoopConfig;
 use errors::Effect;
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
@@ -71,7 +72,15 @@ impl HdfsStore {
     /// InvalidArgument for another kind of URI; Unavailable if no namenode answers: at once, with
     /// one line that names host and port.
     pub async fn connect(uri: &str) -> Result<Self> {
-        let shared = Shared::connect(uri).await.map_err(|error| error.at("connect to", uri))?;
+        Self::connect_by(uri, HadoopConfig::load().map_err(|error| error.at("connect to", uri))?).await
+    }
+
+    /// As [`HdfsStore::connect`], by these properties in place of the files' own.
+    ///
+    /// # Errors
+    /// As [`HdfsStore::connect`].
+    pub async fn connect_by(uri: &str, config: HadoopConfig) -> Result<Self> {
+        let shared = Shared::connect(uri, config).await.map_err(|error| error.at("connect to", uri))?;
         Ok(Self { shared: Arc::new(shared) })
     }
 }

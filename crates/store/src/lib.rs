@@ -27,6 +27,7 @@ mod ext;
 mod file;
 mod memory;
 mod path;
+pub mod process;
 mod types;
 mod uri;
 pub mod work;
