@@ -6,8 +6,9 @@
 #   power   build + the tools that make ext4 and XFS, for disks that lose power
 #   go      Go, which is not installed but only looked for
 #   node    Node, which is only looked for, and the client's compiler in clients/node/node_modules
-#   test    run + power + go + node + Java, Maven, pytest, CMake, rpcgen and libtirpc, and Thrift's compiler and C++ runtime
+#   test    run + power + go + node + Java, Maven, pytest, CMake, rpcgen and libtirpc, Thrift's compiler and C++ runtime, curl, wget and aria2
 #   languages  test + Ruby, Perl, PHP and Erlang with Thrift's runtimes, and libraries above fsspec
+#   browser test + Chromium, for pages that call a gateway
 #   check   run + rustfmt, clippy, pytest, ruff, mypy
 #   lint    check + go + cargo-deny, clang-format
 #   fuzz    build + a C++ compiler for libFuzzer
@@ -114,6 +115,12 @@ setup_node() {
     cp "$wanted" "$stamp"
 }
 
+setup_browser() {
+    need chromium have chromium
+    install_packages
+    setup_test
+}
+
 setup_test() {
     setup_go
     setup_node
@@ -140,6 +147,9 @@ setup_test() {
     need sqlite3 have sqlite3
     need openssh-server test -x /usr/sbin/sshd # hosts of `strait run`
     need openssh-client have ssh
+    need curl have curl # clients of REST
+    need wget have wget
+    need aria2 have aria2c
     install_packages
     setup_run
     local version
@@ -191,6 +201,8 @@ setup_fuzz() {
 
 setup_memcheck() {
     need valgrind have valgrind
+    need rpcsvc-proto have rpcgen # C programs of FlexRPC, against libtirpc's
+    need libtirpc-dev test -e /usr/include/tirpc/rpc/rpc.h
     need iproute2 test -x /sbin/ip
     need iproute2 have tc
     install_packages
@@ -226,7 +238,7 @@ python_requirements() {
 (($#)) || set -- build
 for group in "$@"; do
     case $group in
-    build | run | power | go | node | test | languages | check | lint | fuzz | memcheck | mount | bench | histories) "setup_$group" ;;
-    *) die "no group $group; there are build, run, power, go, node, test, languages, check, lint, fuzz, memcheck, mount, bench, histories" ;;
+    build | run | power | go | node | test | browser | languages | check | lint | fuzz | memcheck | mount | bench | histories) "setup_$group" ;;
+    *) die "no group $group; there are build, run, power, go, node, test, browser, languages, check, lint, fuzz, memcheck, mount, bench, histories" ;;
     esac
 done

@@ -107,6 +107,7 @@ pub(super) fn capabilities(info: &StoreInfo) -> Capabilities {
     Capabilities {
         append: has("append"),
         truncate: has("truncate"),
+        concat: has("concat"),
         rename_replace: has("rename_replace"),
         permissions: has("permissions"),
         ownership: has("ownership"),

@@ -430,8 +430,11 @@ impl Core {
         if rights != SetAttributes::default() {
             let search = rights.permission.map(|bits| bits | (bits & 0o444) >> 2);
             let of_directories = SetAttributes { permission: search, ..rights.clone() };
-            for name in ["logs", "open", "epochs"] {
+            for name in ["logs", "open", "epochs", "merged"] {
                 let directory = path.join(name)?;
+                if !self.store.exists(who, &directory).await? {
+                    continue;
+                }
                 for entry in self.store.list_all(who, &directory, MOST_HANDLES).await? {
                     self.store.set_attributes(who, &StorePath::parse(&entry.path)?, &rights).await?;
                 }

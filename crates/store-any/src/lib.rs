@@ -14,10 +14,16 @@ use std::sync::Arc;
 use strait_store::{
     Error, ErrorKind, FileStore, FileSystem, MemoryStore, Result, Scheme, StorePath, StoreUri, fail,
 };
+use strait_store_hdfs::HdfsStore;
+
+mod environment;
+pub use strait_store_hdfs::HadoopConfig;
 
 /// Parameters for opening a store, beside its URI.
 #[derive(Clone, Default)]
 pub struct OpenOptions {
+    /// Hadoop's properties for HDFS; none: those of the configuration files.
+    pub hdfs: Option<HadoopConfig>,
     /// Credentials for a Kadoop cluster.
     pub kadoop: strait_store_kadoop::Options,
     /// Credentials for a gateway.
@@ -59,7 +65,10 @@ fn open_at<'a>(
                 Arc::new(opened.map_err(|e| Error::new(ErrorKind::Internal, e.to_string()))??)
             }
             Scheme::Memory => Arc::new(MemoryStore::new("root")),
-            Scheme::Hdfs => Arc::new(strait_store_hdfs::HdfsStore::connect(&uri.store()).await?),
+            Scheme::Hdfs => Arc::new(match &options.hdfs {
+                Some(config) => HdfsStore::connect_by(&uri.store(), config.clone()).await?,
+                None => HdfsStore::connect(&uri.store()).await?,
+            }),
             Scheme::Kadoop => {
                 let namenode = uri.namenode().unwrap_or_default();
                 Arc::new(strait_store_kadoop::KadoopStore::connect(&namenode, &options.kadoop).await?)

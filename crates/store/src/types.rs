@@ -175,6 +175,8 @@ pub struct Capabilities {
     pub append: bool,
     /// [`crate::FileSystem::truncate`].
     pub truncate: bool,
+    /// [`crate::FileSystem::concat`].
+    pub concat: bool,
     /// [`crate::FileSystem::rename`] with `replace` in one step.
     pub rename_replace: bool,
     /// Permission bits are kept.
@@ -204,10 +206,11 @@ pub struct Capabilities {
 
 impl Capabilities {
     /// The flags by name, in one order, for listings.
-    pub fn flags(&self) -> [(&'static str, bool); 13] {
+    pub fn flags(&self) -> [(&'static str, bool); 14] {
         [
             ("append", self.append),
             ("truncate", self.truncate),
+            ("concat", self.concat),
             ("rename_replace", self.rename_replace),
             ("permissions", self.permissions),
             ("ownership", self.ownership),

@@ -50,8 +50,8 @@ const GROUPS: [(&str, &[&str]); 4] = [
     (
         "Files and directories",
         &[
-            "ls", "stat", "cat", "put", "get", "rm", "mv", "mkdir", "touch", "chmod", "chown", "setrep",
-            "locate", "checksum", "ckpt", "mount", "run",
+            "ls", "stat", "cat", "put", "get", "rm", "mv", "concat", "mkdir", "touch", "chmod", "chown",
+            "setrep", "locate", "checksum", "ckpt", "mount", "run",
         ],
     ),
     ("Stores and clusters", &["df", "fsck", "datanodes", "admit", "decommission", "rebalance", "kadoop-log"]),
