@@ -13,6 +13,7 @@
 #   lint    check + go + cargo-deny, clang-format
 #   fuzz    build + a C++ compiler for libFuzzer
 #   memcheck  build + valgrind and what network namespaces take
+#   mount   build + fio, and the crates fsx and pjdfstest
 #   bench   test + SunRPC's library and rpcgen
 #   histories  test
 #
@@ -23,7 +24,7 @@ cd "$(dirname "$0")/.."
 
 # The oldest versions that the project is built and tested with.
 readonly MIN_RUST=1.95 MIN_PYTHON=3.11 MIN_JAVA=17 MIN_GO=1.26 MIN_NODE=20
-readonly CARGO_DENY_VERSION=0.20.2
+readonly CARGO_DENY_VERSION=0.20.2 FSX_VERSION=0.3.2 PJDFSTEST_VERSION=0.2.2
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 die() { say "$*"; exit 1; }
@@ -142,6 +143,8 @@ setup_test() {
     need default-jdk-headless have javac
     need maven have mvn
     need iproute2 have tc
+    need git have git # programs in a mount
+    need sqlite3 have sqlite3
     need openssh-server test -x /usr/sbin/sshd # hosts of `strait run`
     need openssh-client have ssh
     need curl have curl # clients of REST
@@ -206,6 +209,14 @@ setup_memcheck() {
     setup_build
 }
 
+setup_mount() {
+    need fio have fio
+    install_packages
+    setup_build
+    have fsx || cargo install --quiet --locked "fsx@$FSX_VERSION" >&2
+    have pjdfstest || cargo install --quiet --locked "pjdfstest@$PJDFSTEST_VERSION" >&2
+}
+
 setup_bench() {
     setup_test
 }
@@ -227,7 +238,7 @@ python_requirements() {
 (($#)) || set -- build
 for group in "$@"; do
     case $group in
-    build | run | power | go | node | test | browser | languages | check | lint | fuzz | memcheck | bench | histories) "setup_$group" ;;
-    *) die "no group $group; there are build, run, power, go, node, test, browser, languages, check, lint, fuzz, memcheck, bench, histories" ;;
+    build | run | power | go | node | test | browser | languages | check | lint | fuzz | memcheck | mount | bench | histories) "setup_$group" ;;
+    *) die "no group $group; there are build, run, power, go, node, test, browser, languages, check, lint, fuzz, memcheck, mount, bench, histories" ;;
     esac
 done

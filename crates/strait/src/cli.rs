@@ -2,6 +2,7 @@
 //! command reads.
 
 mod ckpt;
+mod mount;
 mod run;
 
 use crate::failure::Failure;
@@ -10,6 +11,7 @@ pub use ckpt::{Ckpt, CkptAction, Convert, Flatten, Map};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::parser::ValueSource;
 use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+pub use mount::{Mount, by_mount};
 pub use run::{Launcher, Run};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::unix::ffi::OsStrExt;
@@ -101,7 +103,12 @@ impl Cli {
     /// The mistake in the command line.
     pub fn read(as_failure: bool) -> Result<Self, Failure> {
         let mut command = help::arranged(Self::command());
-        let parsed = command.try_get_matches_from_mut(std::env::args_os()).and_then(|matches| {
+        let arguments: Vec<_> = std::env::args_os().collect();
+        let arguments = match by_mount(&arguments) {
+            Some(translated) => translated.map_err(Failure::usage)?,
+            None => arguments,
+        };
+        let parsed = command.try_get_matches_from_mut(arguments).and_then(|matches| {
             let mut cli = Self::from_arg_matches(&matches)?;
             let explicit = |flag: &str| matches.value_source(flag) == Some(ValueSource::CommandLine);
             cli.global.user_is_explicit = explicit("user");
@@ -180,7 +187,7 @@ fn misplaced(flag: &str, command: &str) -> String {
 impl Command {
     /// Whether this serves until a signal ends it.
     pub fn is_server(&self) -> bool {
-        matches!(self, Self::Up(_) | Self::Serve(_) | Self::Namenode(_) | Self::Datanode(_))
+        matches!(self, Self::Up(_) | Self::Serve(_) | Self::Namenode(_) | Self::Datanode(_) | Self::Mount(_))
     }
 
     /// Whether this may connect to a gateway.
@@ -255,6 +262,8 @@ pub enum Command {
     KadoopLog(KadoopLog),
     /// Look into logical files that many writers write, check, recover and flatten them
     Ckpt(Ckpt),
+    /// Mount a store on a directory of this host
+    Mount(Mount),
     /// Run a command for each file, on hosts that hold it
     Run(Run),
     /// Run commands for `strait run` on this host

@@ -265,6 +265,11 @@ impl Context {
         self.user.as_deref()
     }
 
+    /// Whether a store was reached by the login of one user, rather than by a cluster's key.
+    pub fn has_login(&self, store: &str) -> bool {
+        store.starts_with("kadoop:") && self.user.is_some() && self.kadoop_key.is_none()
+    }
+
     /// The store of gateways that the flags give.
     pub fn gateway_store(&self) -> Option<&str> {
         self.gateway_store.as_deref()

@@ -51,7 +51,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
         "Files and directories",
         &[
             "ls", "stat", "cat", "put", "get", "rm", "mv", "concat", "mkdir", "touch", "chmod", "chown",
-            "setrep", "locate", "checksum", "ckpt", "run",
+            "setrep", "locate", "checksum", "ckpt", "mount", "run",
         ],
     ),
     ("Stores and clusters", &["df", "fsck", "datanodes", "admit", "decommission", "rebalance", "kadoop-log"]),

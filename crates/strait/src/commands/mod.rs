@@ -17,6 +17,7 @@ mod locate;
 mod logout;
 mod malgen;
 mod mode;
+mod mount;
 mod namenode;
 mod passwd;
 mod pump;
@@ -66,6 +67,7 @@ pub async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Rebalance(flags) => datanodes::rebalance(&context, flags).await,
         Command::KadoopLog(log) => kadoop_log::kadoop_log(&context, log),
         Command::Ckpt(ckpt) => ckpt::ckpt(&context, ckpt).await,
+        Command::Mount(flags) => mount::mount(&context, flags).await,
         Command::Run(flags) => run::run(&context, flags).await,
         Command::RunHelper => run::helper(&context).await,
         Command::Logout(logout) => logout::logout(&context, logout),

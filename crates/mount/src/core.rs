@@ -1,0 +1,641 @@
+//! What the mount does for each request, without FUSE: paths, attributes, open files.
+
+mod files;
+mod renaming;
+
+use crate::listing::Listing;
+use crate::logical::{Logical, State};
+use crate::names::{Names, group_name, user_name};
+use crate::nodes::Nodes;
+use crate::patience::Patience;
+use crate::plain::{Access, Level, Plain, Writing};
+use glob::Pattern;
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use strait_plfs::Container;
+use strait_store::budget::Pool;
+use strait_store::{
+    Error, ErrorKind, FileStatus, FileSystem, FileType, MAX_NAME_BYTES, Principal, StorePath, StoreStatus,
+    encoding,
+};
+use tokio::sync::OwnedMutexGuard;
+
+/// Errors without a kind of their own: errno(3).
+const EBADF: i32 = 9;
+const EEXIST: i32 = 17;
+const EXDEV: i32 = 18;
+const EISDIR: i32 = 21;
+const EINVAL: i32 = 22;
+const ENFILE: i32 = 23;
+const ENAMETOOLONG: i32 = 36;
+const EPERM: i32 = 1;
+const EACCES: i32 = 13;
+
+/// open(2)'s flags.
+const O_ACCMODE: i32 = 3;
+const O_RDONLY: i32 = 0;
+const O_WRONLY: i32 = 1;
+const O_EXCL: i32 = 0o200;
+const O_APPEND: i32 = 0o2000;
+
+/// Open files and listings at most: each takes up to 17 MiB while it is written, and a store's own
+/// limits come before that.
+const MOST_HANDLES: usize = 65_536;
+/// Memory for written bytes of all files; files beyond it are flushed at each write.
+const WRITE_MEMORY: u64 = 256 << 20;
+/// Begin of the names that removed files have until they are closed.
+const HIDDEN: &str = ".strait-removed-";
+
+/// An error for the calling program: its errno.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fault(pub i32);
+
+/// The outcome of a request.
+pub type Answer<T> = Result<T, Fault>;
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Self {
+        match error.kind() {
+            ErrorKind::NotFound | ErrorKind::AlreadyExists | ErrorKind::NotEmpty => {
+                tracing::debug!(%error, "refused");
+            }
+            ErrorKind::Internal
+            | ErrorKind::Corrupt
+            | ErrorKind::OutcomeUnknown
+            | ErrorKind::Unavailable
+            | ErrorKind::TimedOut => tracing::warn!("{error}"),
+            _ => tracing::info!("{error}"),
+        }
+        Self(error.kind().row().errno)
+    }
+}
+
+/// For whom the mount acts.
+#[derive(Debug, Clone)]
+pub enum Identity {
+    /// Always for this user of the store.
+    One(Principal),
+    /// For the calling process's user and groups, by their names on this host.
+    Caller,
+}
+
+/// A mount's behaviour.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// For whom it acts.
+    pub identity: Identity,
+    /// How long operations wait for a store that is away.
+    pub patience: Patience,
+    /// How long the kernel may use names and attributes that it has.
+    pub lifetime: Duration,
+    /// Names of files that PLFS keeps.
+    pub logical: Vec<Pattern>,
+    /// No changes.
+    pub read_only: bool,
+}
+
+/// The calling process's user and group.
+#[derive(Debug, Clone, Copy)]
+pub struct Caller {
+    /// User number.
+    pub uid: u32,
+    /// Group number.
+    pub gid: u32,
+}
+
+/// Attributes of a node.
+#[derive(Debug, Clone)]
+pub struct Attributes {
+    /// The node's number.
+    pub node: u64,
+    /// The store's record.
+    pub status: FileStatus,
+    /// Owner on this host.
+    pub uid: u32,
+    /// Group on this host.
+    pub gid: u32,
+    /// Last change of the record.
+    pub changed: SystemTime,
+    /// It has a name.
+    pub linked: bool,
+}
+
+/// A change of attributes.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Change {
+    /// Permission bits.
+    pub mode: Option<u32>,
+    /// Owner.
+    pub uid: Option<u32>,
+    /// Group.
+    pub gid: Option<u32>,
+    /// Length.
+    pub size: Option<u64>,
+    /// Access time.
+    pub accessed: Option<SystemTime>,
+    /// Modification time.
+    pub modified: Option<SystemTime>,
+}
+
+/// The kernel's way to use an open file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Opened {
+    /// The handle.
+    pub handle: u64,
+    /// Reads and writes go past the kernel's cache.
+    pub direct: bool,
+    /// The kernel's cache has the file's bytes.
+    pub cached: bool,
+}
+
+enum Body {
+    Plain(Plain),
+    Logical(Logical),
+}
+
+/// A file that is open here for one user.
+struct File {
+    body: Body,
+    node: u64,
+    who: Principal,
+}
+
+/// An open file's node and user.
+type FileKey = (u64, Arc<str>);
+
+/// Locks of a file whose path changes.
+enum Held {
+    Plain(OwnedMutexGuard<Writing>, Arc<File>),
+    Logical(OwnedMutexGuard<State>, u64),
+}
+
+#[derive(Clone)]
+enum Handle {
+    File { file: Arc<File>, writes: bool, appends: bool },
+    Directory(Arc<tokio::sync::Mutex<Listing>>, u64),
+}
+
+/// A mount, without FUSE.
+pub struct Core {
+    store: Arc<dyn FileSystem>,
+    root: StorePath,
+    settings: Settings,
+    names: Names,
+    nodes: Mutex<Nodes>,
+    /// Open files by node and user, with the number of their handles.
+    files: Mutex<HashMap<FileKey, (Arc<File>, usize)>>,
+    handles: Mutex<HashMap<u64, Handle>>,
+    last_handle: AtomicU64,
+    memory: Arc<Pool>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Core {
+    /// A mount of `root` and all beneath it.
+    pub fn new(store: Arc<dyn FileSystem>, root: StorePath, settings: Settings) -> Self {
+        let names = match &settings.identity {
+            Identity::One(who) => Names::new(&who.user),
+            Identity::Caller => Names::default(),
+        };
+        Self {
+            nodes: Mutex::new(Nodes::new(root.clone())),
+            store,
+            root,
+            settings,
+            names,
+            files: Mutex::default(),
+            handles: Mutex::default(),
+            last_handle: AtomicU64::new(0),
+            memory: Pool::new(WRITE_MEMORY),
+        }
+    }
+
+    /// How long the kernel may use names and attributes.
+    pub fn lifetime(&self) -> Duration {
+        // The store decides for each caller what it may see.
+        match self.settings.identity {
+            Identity::One(_) => self.settings.lifetime,
+            Identity::Caller => Duration::ZERO,
+        }
+    }
+
+    fn who(&self, caller: Caller) -> Principal {
+        match &self.settings.identity {
+            Identity::One(who) => who.clone(),
+            Identity::Caller => self.names.principal(caller.uid, caller.gid),
+        }
+    }
+
+    fn path(&self, node: u64) -> Answer<StorePath> {
+        match lock(&self.nodes).path(node) {
+            Some(path) => Ok(path?),
+            None => Err(Fault(ErrorKind::NotFound.row().errno)),
+        }
+    }
+
+    fn entry(&self, parent: u64, name: &OsStr) -> Answer<(StorePath, String)> {
+        let name = encoding::encode(name.as_bytes()).into_owned();
+        if encoding::decode(&name).is_none_or(|bytes| bytes.len() > MAX_NAME_BYTES) {
+            return Err(Fault(ENAMETOOLONG));
+        }
+        let directory = self.path(parent)?;
+        Ok((directory.join(&name).map_err(|_| Fault(ENAMETOOLONG))?, name))
+    }
+
+    /// Whether PLFS keeps files of this path.
+    fn is_logical_name(&self, path: &StorePath) -> bool {
+        if path.name().starts_with(HIDDEN) {
+            return true; // whatever it was called before
+        }
+        let below = path.as_str().strip_prefix(self.root.as_str()).unwrap_or(path.as_str());
+        let below = below.trim_start_matches('/');
+        self.settings.logical.iter().any(|pattern| match pattern.as_str().contains('/') {
+            true => pattern.matches(below),
+            false => pattern.matches(path.name()),
+        })
+    }
+
+    /// The container at a directory's path, if PLFS keeps it.
+    async fn container(&self, who: &Principal, path: &StorePath) -> Answer<Option<Container>> {
+        if !self.is_logical_name(path) {
+            return Ok(None);
+        }
+        let open = || Container::open(self.store.clone(), who, path);
+        match self.settings.patience.with(open).await {
+            Ok(container) => Ok(Some(container)),
+            Err(error) if matches!(error.kind(), ErrorKind::InvalidArgument) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The store's record of a path, where a logical file is a file.
+    async fn status(&self, who: &Principal, path: &StorePath) -> Answer<(FileStatus, Option<Container>)> {
+        let status = self.settings.patience.with(|| self.store.stat(who, path)).await?;
+        self.seen(who, path, status).await
+    }
+
+    async fn seen(
+        &self,
+        who: &Principal,
+        path: &StorePath,
+        status: FileStatus,
+    ) -> Answer<(FileStatus, Option<Container>)> {
+        if !status.is_directory() {
+            return Ok((status, None));
+        }
+        match self.container(who, path).await? {
+            None => Ok((status, None)),
+            Some(container) => Ok((self.logical_status(who, &container).await?, Some(container))),
+        }
+    }
+
+    /// The mark has the file's owner and permission; each publication changes the directory of epochs.
+    async fn logical_status(&self, who: &Principal, container: &Container) -> Answer<FileStatus> {
+        let path = container.path();
+        let (mark, epochs) = (path.join(".plfs")?, path.join("epochs")?);
+        let patience = self.settings.patience;
+        let mark = patience.with(|| self.store.stat(who, &mark)).await?;
+        let epochs = patience.with(|| self.store.stat(who, &epochs)).await?;
+        let length = patience.with(|| container.length()).await?;
+        Ok(FileStatus {
+            path: path.as_str().to_owned(),
+            length,
+            modified_ms: epochs.modified_ms,
+            accessed_ms: epochs.accessed_ms,
+            ..mark
+        })
+    }
+
+    fn open_files(&self, node: u64) -> Vec<Arc<File>> {
+        let files = lock(&self.files);
+        files.iter().filter(|((of, _), _)| *of == node).map(|(_, (file, _))| file.clone()).collect()
+    }
+
+    /// Attributes of a node, with what was written here.
+    async fn attributes(&self, node: u64, mut status: FileStatus) -> Attributes {
+        for file in self.open_files(node) {
+            match &file.body {
+                Body::Plain(plain) => {
+                    if let Some((end, written_ms)) = plain.written().await {
+                        status.length = end;
+                        status.modified_ms = written_ms.max(status.modified_ms);
+                    }
+                }
+                Body::Logical(logical) => {
+                    status.length = logical.length().await.unwrap_or(status.length);
+                }
+            }
+        }
+        let changed = lock(&self.nodes).changed(node);
+        let modified = time(status.modified_ms);
+        Attributes {
+            node,
+            uid: self.names.uid(&status.owner),
+            gid: self.names.gid(&status.group),
+            changed: changed.map_or(modified, |changed| changed.max(modified)),
+            linked: !status.path.rsplit('/').next().is_some_and(|name| name.starts_with(HIDDEN)),
+            status,
+        }
+    }
+
+    /// Finds a directory's entry.
+    pub async fn lookup(&self, caller: Caller, parent: u64, name: &OsStr) -> Answer<Attributes> {
+        let (path, name) = self.entry(parent, name)?;
+        let (status, _) = self.status(&self.who(caller), &path).await?;
+        let node = lock(&self.nodes).looked_up(parent, &name);
+        Ok(self.attributes(node, status).await)
+    }
+
+    /// The kernel forgets a node.
+    pub fn forget(&self, node: u64, times: u64) {
+        lock(&self.nodes).forget(node, times);
+    }
+
+    /// A node's attributes.
+    pub async fn getattr(&self, caller: Caller, node: u64) -> Answer<Attributes> {
+        let path = self.path(node)?;
+        let (status, _) = self.status(&self.who(caller), &path).await?;
+        Ok(self.attributes(node, status).await)
+    }
+
+    fn check_writable(&self) -> Answer<()> {
+        // EROFS has no kind; the kernel refuses most changes itself.
+        if self.settings.read_only { Err(Fault(30)) } else { Ok(()) }
+    }
+
+    /// Changes a node's attributes.
+    pub async fn setattr(
+        &self,
+        caller: Caller,
+        node: u64,
+        handle: Option<u64>,
+        change: Change,
+    ) -> Answer<Attributes> {
+        self.check_writable()?;
+        let (who, path) = (self.who(caller), self.path(node)?);
+        if let Some(size) = change.size {
+            self.truncate(&who, node, handle, &path, size).await?;
+        }
+        let (before, container) = self.status(&who, &path).await?;
+        let mut set = strait_store::SetAttributes {
+            permission: change.mode.map(|mode| mode & 0o7777),
+            owner: change.uid.map(user_name),
+            group: change.gid.map(group_name),
+            modified_ms: change.modified.map(milliseconds),
+            accessed_ms: change.accessed.map(milliseconds),
+            replication: None,
+        };
+        // A store that can't set an attribute has nothing to do if it is so already.
+        set.permission = set.permission.filter(|bits| *bits != before.permission);
+        set.owner = set.owner.filter(|_| change.uid != Some(self.names.uid(&before.owner)));
+        set.group = set.group.filter(|_| change.gid != Some(self.names.gid(&before.group)));
+        if set != strait_store::SetAttributes::default() {
+            // A writer's close would set the time again.
+            if set.modified_ms.is_some() {
+                self.settle(node, Level::Closed).await?;
+            }
+            match container {
+                None => {
+                    let apply = || self.store.set_attributes(&who, &path, &set);
+                    self.settings.patience.with(apply).await?;
+                }
+                Some(_) => self.set_logical(&who, &path, &set).await?,
+            }
+        }
+        lock(&self.nodes).change(node);
+        self.getattr(caller, node).await
+    }
+
+    /// Sets attributes of all that a container consists of.
+    async fn set_logical(
+        &self,
+        who: &Principal,
+        path: &StorePath,
+        set: &strait_store::SetAttributes,
+    ) -> Answer<()> {
+        use strait_store::{FileSystemExt, SetAttributes};
+        let times = SetAttributes {
+            modified_ms: set.modified_ms,
+            accessed_ms: set.accessed_ms,
+            ..SetAttributes::default()
+        };
+        let rights = SetAttributes { modified_ms: None, accessed_ms: None, ..set.clone() };
+        if rights != SetAttributes::default() {
+            let search = rights.permission.map(|bits| bits | (bits & 0o444) >> 2);
+            let of_directories = SetAttributes { permission: search, ..rights.clone() };
+            for name in ["logs", "open", "epochs", "merged"] {
+                let directory = path.join(name)?;
+                if !self.store.exists(who, &directory).await? {
+                    continue;
+                }
+                for entry in self.store.list_all(who, &directory, MOST_HANDLES).await? {
+                    self.store.set_attributes(who, &StorePath::parse(&entry.path)?, &rights).await?;
+                }
+                self.store.set_attributes(who, &directory, &of_directories).await?;
+            }
+            self.store.set_attributes(who, &path.join(".plfs")?, &rights).await?;
+            self.store.set_attributes(who, path, &of_directories).await?;
+        }
+        if times != SetAttributes::default() {
+            self.store.set_attributes(who, &path.join("epochs")?, &times).await?;
+        }
+        Ok(())
+    }
+
+    async fn truncate(
+        &self,
+        who: &Principal,
+        node: u64,
+        handle: Option<u64>,
+        path: &StorePath,
+        size: u64,
+    ) -> Answer<()> {
+        lock(&self.nodes).forget_version(node);
+        let open = match handle {
+            Some(handle) => Some(self.file(handle)?.0),
+            None => self.open_files(node).into_iter().find(|file| file.who.user == who.user),
+        };
+        let file = match open {
+            Some(file) => file,
+            None => {
+                let (status, container) = self.status(who, path).await?;
+                if status.is_directory() {
+                    return Err(Fault(EISDIR));
+                }
+                Arc::new(self.new_file(node, who, container).await)
+            }
+        };
+        match &file.body {
+            Body::Plain(plain) => {
+                plain.truncate(path, size).await?;
+                plain.settle(path, Level::Flushed).await?;
+            }
+            Body::Logical(logical) => logical.truncate(size).await?,
+        }
+        if !self.open_files(node).iter().any(|open| Arc::ptr_eq(open, &file)) {
+            self.settle_file(&file, path, Level::Closed).await?;
+        }
+        Ok(())
+    }
+
+    async fn new_file(&self, node: u64, who: &Principal, container: Option<Container>) -> File {
+        let body = match container {
+            None => Body::Plain(Plain::open(self.access(who))),
+            Some(container) => Body::Logical(Logical::new(self.access(who), container)),
+        };
+        File { body, node, who: who.clone() }
+    }
+
+    fn access(&self, who: &Principal) -> Access {
+        Access {
+            store: self.store.clone(),
+            capabilities: self.store.capabilities(),
+            who: who.clone(),
+            patience: self.settings.patience,
+            memory: self.memory.clone(),
+        }
+    }
+
+    async fn settle_file(&self, file: &File, path: &StorePath, level: Level) -> Answer<()> {
+        match &file.body {
+            Body::Plain(plain) => plain.settle(path, level).await?,
+            Body::Logical(logical) => {
+                let mut state = logical.lock().await;
+                if level == Level::Closed { state.close().await? } else { state.sync().await? }
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes `level` true of what was written to a node.
+    async fn settle(&self, node: u64, level: Level) -> Answer<()> {
+        for file in self.open_files(node) {
+            self.settle_file(&file, &self.path(node)?, level).await?;
+        }
+        Ok(())
+    }
+
+    /// Closes everything that was written, before the mount ends. Failures are logged.
+    pub async fn settle_all(&self) {
+        let files: Vec<Arc<File>> = lock(&self.files).values().map(|(file, _)| file.clone()).collect();
+        for file in files {
+            let Ok(path) = self.path(file.node) else { continue };
+            // The failure was logged as it became an errno.
+            let _ = self.settle_file(&file, &path, Level::Closed).await;
+        }
+    }
+
+    /// Number of open files and listings.
+    pub fn open_handles(&self) -> usize {
+        lock(&self.handles).len()
+    }
+
+    /// Makes a directory.
+    pub async fn mkdir(&self, caller: Caller, parent: u64, name: &OsStr, mode: u32) -> Answer<Attributes> {
+        self.check_writable()?;
+        let (path, _) = self.entry(parent, name)?;
+        let who = self.who(caller);
+        match self.settings.patience.with(|| self.store.stat(&who, &path)).await {
+            Ok(_) => return Err(Fault(EEXIST)),
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(error.into()),
+        }
+        let make = || self.store.mkdirs(&who, &path, Some(mode & 0o7777));
+        self.settings.patience.with(make).await?;
+        self.lookup(caller, parent, name).await
+    }
+
+    /// Checks what access(2) asks. The store decides about reading and writing when it comes to it.
+    pub async fn access_allowed(&self, caller: Caller, node: u64, mask: u32) -> Answer<()> {
+        let attributes = self.getattr(caller, node).await?;
+        let is_file = attributes.status.file_type == FileType::File;
+        let no_program = mask & 1 != 0 && is_file && attributes.status.permission & 0o111 == 0;
+        let who = self.who(caller);
+        if no_program || self.is_surely_refused(&who, &attributes.status, mask & 7) {
+            return Err(Fault(EACCES));
+        }
+        Ok(())
+    }
+
+    /// The store's capacity; None if it doesn't tell.
+    pub async fn statfs(&self, caller: Caller) -> Answer<Option<StoreStatus>> {
+        if !self.store.capabilities().status {
+            return Ok(None);
+        }
+        let who = self.who(caller);
+        Ok(Some(self.settings.patience.with(|| self.store.status(&who)).await?))
+    }
+
+    /// Opens a directory for listing.
+    pub async fn opendir(&self, caller: Caller, node: u64) -> Answer<u64> {
+        let listing = Listing::new(self.store.clone(), self.who(caller), self.path(node)?);
+        lock(&self.nodes).use_more(node);
+        let handle = self.add_handle(Handle::Directory(Arc::new(tokio::sync::Mutex::new(listing)), node));
+        handle.inspect_err(|_| lock(&self.nodes).use_less(node))
+    }
+
+    /// Passes the entries from `offset` on to `add` until it is full: next entry's offset, name, and
+    /// attributes. Attributes are known to the kernel then, unless it was full.
+    pub async fn readdir(
+        &self,
+        caller: Caller,
+        handle: u64,
+        offset: u64,
+        mut add: impl FnMut(u64, &OsStr, &Attributes) -> bool + Send,
+    ) -> Answer<()> {
+        let (listing, node) = match lock(&self.handles).get(&handle) {
+            Some(Handle::Directory(listing, node)) => (listing.clone(), *node),
+            _ => return Err(Fault(EBADF)),
+        };
+        let mut listing = listing.lock().await;
+        let who = self.who(caller);
+        listing.seek(offset).await?;
+        while let Some((next, entry)) = listing.next().await? {
+            let Ok(path) = StorePath::parse(&entry.path) else { continue };
+            let bytes = decoded(path.name()).into_owned();
+            // An entry may go, or change, while it is listed.
+            let Ok((status, _)) = self.seen(&who, &path, entry).await else { continue };
+            let known = lock(&self.nodes).looked_up(node, path.name());
+            let attributes = self.attributes(known, status).await;
+            if add(next, OsStr::from_bytes(&bytes), &attributes) {
+                lock(&self.nodes).forget(known, 1);
+                listing.back();
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A name's bytes.
+fn decoded(name: &str) -> std::borrow::Cow<'_, [u8]> {
+    encoding::decode(name).unwrap_or(std::borrow::Cow::Borrowed(name.as_bytes()))
+}
+
+fn random() -> [u8; 8] {
+    let mut bytes = [0; 8];
+    // Names need only differ; without random numbers, the rename fails if they don't.
+    let _ = rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty());
+    bytes
+}
+
+/// A time of the store's, as the kernel's.
+pub fn time(ms: i64) -> SystemTime {
+    let distance = Duration::from_millis(ms.unsigned_abs());
+    if ms < 0 { UNIX_EPOCH - distance } else { UNIX_EPOCH + distance }
+}
+
+/// A time of the kernel's, as the store's.
+pub fn milliseconds(time: SystemTime) -> i64 {
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(after) => after.as_millis().try_into().unwrap_or(i64::MAX),
+        Err(before) => -i64::try_from(before.duration().as_millis()).unwrap_or(i64::MAX),
+    }
+}

@@ -1,0 +1,269 @@
+//! Open files: handles, and what is read and written by them.
+
+use super::{
+    Answer, Attributes, Body, Caller, Core, EACCES, EBADF, EEXIST, EISDIR, ENFILE, EPERM, Fault, File,
+    HIDDEN, Handle, MOST_HANDLES, O_ACCMODE, O_APPEND, O_EXCL, O_RDONLY, O_WRONLY, Opened, decoded, lock,
+};
+use crate::logical::Logical;
+use crate::nodes::Version;
+use crate::plain::{Level, Plain};
+use bytes::Bytes;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use strait_plfs::Container;
+use strait_store::{CreateOptions, FileStatus, Principal, StorePath};
+
+impl Core {
+    pub(super) fn add_handle(&self, handle: Handle) -> Answer<u64> {
+        let mut handles = lock(&self.handles);
+        if handles.len() >= MOST_HANDLES {
+            tracing::warn!("open: {MOST_HANDLES} files are open through this mount already");
+            return Err(Fault(ENFILE));
+        }
+        let number = self.last_handle.fetch_add(1, Ordering::Relaxed) + 1;
+        handles.insert(number, handle);
+        Ok(number)
+    }
+
+    pub(super) fn file(&self, handle: u64) -> Answer<(Arc<File>, bool)> {
+        match lock(&self.handles).get(&handle) {
+            Some(Handle::File { file, appends, .. }) => Ok((file.clone(), *appends)),
+            _ => Err(Fault(EBADF)),
+        }
+    }
+
+    /// Adds a handle of a file that is open already, or of `file`.
+    pub(super) fn opened(&self, file: File, flags: i32) -> Answer<(u64, Arc<File>)> {
+        let key = (file.node, file.who.user.clone());
+        let file = {
+            let mut files = lock(&self.files);
+            let (file, handles) = files.entry(key).or_insert_with(|| (Arc::new(file), 0));
+            *handles += 1;
+            file.clone()
+        };
+        lock(&self.nodes).use_more(file.node);
+        let (writes, appends) = (flags & O_ACCMODE != O_RDONLY, flags & O_APPEND != 0);
+        let handle = self.add_handle(Handle::File { file: file.clone(), writes, appends });
+        match handle {
+            Ok(handle) => Ok((handle, file)),
+            Err(fault) => {
+                self.closed(&file);
+                Err(fault)
+            }
+        }
+    }
+
+    /// One handle less; whether it was the last.
+    pub(super) fn closed(&self, file: &File) -> bool {
+        let key = (file.node, file.who.user.clone());
+        let mut files = lock(&self.files);
+        let last = match files.get_mut(&key) {
+            Some((_, handles)) => {
+                *handles -= 1;
+                *handles == 0
+            }
+            None => false,
+        };
+        if last {
+            files.remove(&key);
+        }
+        last
+    }
+
+    /// Opens a file.
+    pub async fn open(&self, caller: Caller, node: u64, flags: i32) -> Answer<Opened> {
+        let writes = flags & O_ACCMODE != O_RDONLY;
+        if writes {
+            self.check_writable()?;
+        }
+        let (who, path) = (self.who(caller), self.path(node)?);
+        let (status, container) = self.status(&who, &path).await?;
+        if status.is_directory() {
+            return Err(Fault(EISDIR));
+        }
+        let wanted = match flags & O_ACCMODE {
+            O_RDONLY => 0o4,
+            O_WRONLY => 0o2,
+            _ => 0o6,
+        };
+        if self.is_surely_refused(&who, &status, wanted) {
+            return Err(Fault(EACCES));
+        }
+        let (handle, file) = self.opened(self.new_file(node, &who, container).await, flags)?;
+        let cached = match &file.body {
+            Body::Plain(plain) if !writes => {
+                let dirty = plain.written().await.is_some();
+                if !dirty && let Err(error) = plain.reopen(&path).await {
+                    self.release(handle).await;
+                    return Err(error.into());
+                }
+                let version = Version { modified_ms: status.modified_ms, length: status.length };
+                !dirty && lock(&self.nodes).same_version(node, version)
+            }
+            Body::Plain(_) => false,
+            Body::Logical(logical) => {
+                logical.refresh().await;
+                false
+            }
+        };
+        let direct = writes && matches!(file.body, Body::Plain(_));
+        Ok(Opened { handle, direct, cached })
+    }
+
+    /// Whether the permission bits refuse it to this user, as far as this host knows. The store
+    /// decides at the first write or read; this only tells programs earlier.
+    pub(super) fn is_surely_refused(&self, who: &Principal, status: &FileStatus, wanted: u32) -> bool {
+        let capabilities = self.store.capabilities();
+        if !capabilities.permissions || &*who.user == "root" || nix::unistd::geteuid().is_root() {
+            return false;
+        }
+        if *who.user == *status.owner {
+            return status.permission >> 6 & wanted != wanted;
+        }
+        let others = status.permission & wanted == wanted;
+        let group = status.permission >> 3 & wanted == wanted;
+        let known = !who.groups.is_empty();
+        match known && !who.groups.contains(&status.group) {
+            true => !others,
+            false => !others && !group,
+        }
+    }
+
+    /// Creates a file and opens it.
+    pub async fn create(
+        &self,
+        caller: Caller,
+        parent: u64,
+        name: &OsStr,
+        mode: u32,
+        flags: i32,
+    ) -> Answer<(Attributes, Opened)> {
+        self.check_writable()?;
+        let (path, name) = self.entry(parent, name)?;
+        let who = self.who(caller);
+        let made = self.make(&who, &path, mode).await;
+        let exists = |fault: &Fault| *fault == Fault(EEXIST);
+        if let Err(fault) = made.as_ref()
+            && exists(fault)
+            && flags & O_EXCL == 0
+        {
+            let attributes = self.lookup(caller, parent, OsStr::from_bytes(&decoded(&name))).await?;
+            let opened = self.open(caller, attributes.node, flags).await;
+            let opened = opened.inspect_err(|_| self.forget(attributes.node, 1))?;
+            return Ok((attributes, opened));
+        }
+        let body = made?;
+        let status = self.status(&who, &path).await?.0;
+        let node = lock(&self.nodes).looked_up(parent, &name);
+        let direct = matches!(body, Body::Plain(_));
+        let (handle, _) = self.opened(File { body, node, who }, flags)?;
+        let attributes = self.attributes(node, status).await;
+        Ok((attributes, Opened { handle, direct, cached: false }))
+    }
+
+    /// Makes a file that nobody has open yet.
+    async fn make(&self, who: &Principal, path: &StorePath, mode: u32) -> Answer<Body> {
+        let permission = Some(mode & 0o7777);
+        if self.is_logical_name(path) {
+            let options = strait_plfs::Options { permission, ..strait_plfs::Options::default() };
+            let create = Container::create(self.store.clone(), who, path, &options);
+            return Ok(Body::Logical(Logical::new(self.access(who), create.await?)));
+        }
+        let options = CreateOptions { permission, ..CreateOptions::default() };
+        let create = || self.store.create(who, path, &options);
+        let writer = self.settings.patience.with(create).await?;
+        Ok(Body::Plain(Plain::created(self.access(who), writer).await))
+    }
+
+    /// Makes an empty file.
+    pub async fn mknod(&self, caller: Caller, parent: u64, name: &OsStr, mode: u32) -> Answer<Attributes> {
+        self.check_writable()?;
+        const FILE: u32 = 0o100_000;
+        if mode & 0o170_000 != FILE && mode & 0o170_000 != 0 {
+            return Err(Fault(EPERM)); // as mknod(2) for file systems without such nodes
+        }
+        let (path, _) = self.entry(parent, name)?;
+        let body = self.make(&self.who(caller), &path, mode).await?;
+        if let Body::Plain(plain) = body {
+            plain.settle(&path, Level::Closed).await?;
+        }
+        self.lookup(caller, parent, name).await
+    }
+
+    /// Bytes of an open file.
+    pub async fn read(&self, handle: u64, offset: u64, length: usize) -> Answer<Bytes> {
+        let (file, _) = self.file(handle)?;
+        let bytes = match &file.body {
+            Body::Plain(plain) => plain.read(&self.path(file.node)?, offset, length).await?,
+            Body::Logical(logical) => logical.read(offset, length).await?,
+        };
+        Ok(bytes)
+    }
+
+    /// Writes to an open file.
+    pub async fn write(&self, handle: u64, offset: u64, data: Bytes) -> Answer<()> {
+        let (file, appends) = self.file(handle)?;
+        // The kernel's idea of the end may be old.
+        let at = (!appends).then_some(offset);
+        match &file.body {
+            Body::Plain(plain) => plain.write(&self.path(file.node)?, at, data).await?,
+            Body::Logical(logical) => logical.write(at, data).await?,
+        }
+        lock(&self.nodes).forget_version(file.node);
+        Ok(())
+    }
+
+    /// A program closes one of its descriptors: other hosts see what it wrote, and it learns of errors.
+    pub async fn flush(&self, handle: u64) -> Answer<()> {
+        let (file, writes) = match lock(&self.handles).get(&handle) {
+            Some(Handle::File { file, writes, .. }) => (file.clone(), *writes),
+            _ => return Err(Fault(EBADF)),
+        };
+        if !writes {
+            return Ok(());
+        }
+        let path = self.path(file.node)?;
+        match &file.body {
+            Body::Plain(plain) => plain.settle(&path, Level::Closed).await?,
+            Body::Logical(logical) => logical.lock().await.sync().await?,
+        }
+        Ok(())
+    }
+
+    /// Puts an open file's bytes on stable storage.
+    pub async fn fsync(&self, handle: u64) -> Answer<()> {
+        let (file, _) = self.file(handle)?;
+        self.settle_file(&file, &self.path(file.node)?, Level::Synced).await
+    }
+
+    /// Ends a handle.
+    pub async fn release(&self, handle: u64) {
+        let handle = lock(&self.handles).remove(&handle);
+        match handle {
+            Some(Handle::File { file, .. }) => self.release_file(&file).await,
+            Some(Handle::Directory(_, node)) => lock(&self.nodes).use_less(node),
+            None => {}
+        }
+    }
+
+    async fn release_file(&self, file: &File) {
+        if self.closed(file)
+            && let Ok(path) = self.path(file.node)
+        {
+            // Errors were reported when its descriptors were closed.
+            let _ = self.settle_file(file, &path, Level::Closed).await;
+            if path.name().starts_with(HIDDEN) && self.open_files(file.node).is_empty() {
+                let logical = matches!(file.body, Body::Logical(_));
+                if let Err(error) = self.store.remove(&file.who, &path, logical).await {
+                    tracing::warn!("{error}; remove it by hand");
+                }
+                if let Some(parent) = self.parent(&path) {
+                    lock(&self.nodes).unlink(parent, path.name());
+                }
+            }
+        }
+        lock(&self.nodes).use_less(file.node);
+    }
+}

@@ -1,0 +1,201 @@
+//! Removing and renaming, also of files that are open here.
+
+use super::{
+    Answer, Body, Caller, Core, EEXIST, EINVAL, EISDIR, EXDEV, Fault, File, HIDDEN, Held, lock, random,
+};
+use crate::nodes::ROOT;
+use crate::plain::Level;
+use std::ffi::OsStr;
+use std::sync::Arc;
+use strait_store::{ErrorKind, Principal, StorePath};
+
+impl Core {
+    /// The node of a path's directory, if the kernel knows it.
+    pub(super) fn parent(&self, path: &StorePath) -> Option<u64> {
+        let directory = path.parent()?;
+        let below = directory.as_str().strip_prefix(self.root.as_str().trim_end_matches('/'))?;
+        let nodes = lock(&self.nodes);
+        below.split('/').filter(|name| !name.is_empty()).try_fold(ROOT, |node, name| nodes.find(node, name))
+    }
+
+    /// Removes a file.
+    pub async fn unlink(&self, caller: Caller, parent: u64, name: &OsStr) -> Answer<()> {
+        self.check_writable()?;
+        let (path, name) = self.entry(parent, name)?;
+        let who = self.who(caller);
+        let node = lock(&self.nodes).find(parent, &name);
+        if let Some(node) = node
+            && !self.open_files(node).is_empty()
+        {
+            return self.hide(&who, parent, &name, node).await.map(drop);
+        }
+        let (status, container) = self.status(&who, &path).await?;
+        if status.is_directory() {
+            return Err(Fault(EISDIR));
+        }
+        let remove = || self.store.remove(&who, &path, container.is_some());
+        self.settings.patience.with(remove).await?;
+        lock(&self.nodes).unlink(parent, &name);
+        Ok(())
+    }
+
+    /// Gives an open file a name that goes with its last handle.
+    async fn hide(&self, who: &Principal, parent: u64, name: &str, node: u64) -> Answer<String> {
+        let hidden = format!("{HIDDEN}{:016x}", u64::from_le_bytes(random()));
+        self.move_node(who, (parent, name), (parent, &hidden), Some(node), false).await?;
+        Ok(hidden)
+    }
+
+    /// Removes an empty directory.
+    pub async fn rmdir(&self, caller: Caller, parent: u64, name: &OsStr) -> Answer<()> {
+        self.check_writable()?;
+        let (path, name) = self.entry(parent, name)?;
+        let who = self.who(caller);
+        let remove = || self.store.remove(&who, &path, false);
+        self.settings.patience.with(remove).await?;
+        lock(&self.nodes).unlink(parent, &name);
+        Ok(())
+    }
+
+    /// Renames an entry; with `replace`, over another.
+    pub async fn rename(
+        &self,
+        caller: Caller,
+        from: (u64, &OsStr),
+        to: (u64, &OsStr),
+        replace: bool,
+    ) -> Answer<()> {
+        self.check_writable()?;
+        let who = self.who(caller);
+        let (from_path, from_name) = self.entry(from.0, from.1)?;
+        let (to_path, to_name) = self.entry(to.0, to.1)?;
+        if from_path == to_path {
+            return if replace { Ok(()) } else { Err(Fault(EEXIST)) };
+        }
+        let (node, target) = {
+            let nodes = lock(&self.nodes);
+            (nodes.find(from.0, &from_name), nodes.find(to.0, &to_name))
+        };
+        let (from, to) = ((from.0, from_name.as_str()), (to.0, to_name.as_str()));
+        let hidden = match target {
+            Some(target) if replace && !self.open_files(target).is_empty() => {
+                Some(self.hide(&who, to.0, to.1, target).await?)
+            }
+            _ => None,
+        };
+        // No store replaces a container, or by one, in one step.
+        let mixes = self.is_logical_name(&from_path) || self.is_logical_name(&to_path);
+        let renamed = match mixes {
+            true => self.replace_logical(&who, from, to, (&from_path, &to_path), node, replace).await,
+            false => self.move_node(&who, from, to, node, replace).await,
+        };
+        if let (Err(_), Some(hidden)) = (&renamed, hidden) {
+            // Its own failure is logged, and the first one is the answer.
+            let _ = self.move_node(&who, (to.0, &hidden), to, target, false).await;
+        }
+        renamed
+    }
+
+    /// Moves the target aside, renames, and removes the target.
+    async fn replace_logical(
+        &self,
+        who: &Principal,
+        from: (u64, &str),
+        to: (u64, &str),
+        paths: (&StorePath, &StorePath),
+        node: Option<u64>,
+        replace: bool,
+    ) -> Answer<()> {
+        let (source, from_container) = self.status(who, paths.0).await?;
+        if from_container.is_some() && !self.is_logical_name(paths.1) {
+            return Err(Fault(EXDEV)); // mv(1) copies then: the other name would show a directory
+        }
+        let target = match self.status(who, paths.1).await {
+            Ok((status, container)) => (status, container),
+            Err(Fault(errno)) if errno == ErrorKind::NotFound.row().errno => {
+                return self.move_node(who, from, to, node, false).await;
+            }
+            Err(fault) => return Err(fault),
+        };
+        if !replace {
+            return Err(Fault(EEXIST));
+        }
+        let (status, container) = target;
+        if (from_container.is_none() && container.is_none()) || source.is_directory() || status.is_directory()
+        {
+            return self.move_node(who, from, to, node, true).await;
+        }
+        let Some(parent) = paths.1.parent() else { return Err(Fault(EINVAL)) };
+        let aside = parent.join(&format!("{HIDDEN}{:016x}", u64::from_le_bytes(random())))?;
+        self.store.rename(who, paths.1, &aside, false).await?;
+        if let Err(fault) = self.move_node(who, from, to, node, false).await {
+            if let Err(error) = self.store.rename(who, &aside, paths.1, false).await {
+                tracing::warn!("{error}; the replaced file is {aside}");
+            }
+            return Err(fault);
+        }
+        if let Err(error) = self.store.remove(who, &aside, container.is_some()).await {
+            tracing::warn!("{error}; remove it by hand");
+        }
+        Ok(())
+    }
+
+    /// Renames in the store and here. Files that are open beneath wait meanwhile.
+    async fn move_node(
+        &self,
+        who: &Principal,
+        from: (u64, &str),
+        to: (u64, &str),
+        node: Option<u64>,
+        replace: bool,
+    ) -> Answer<()> {
+        let join = |(parent, name): (u64, &str)| -> Answer<StorePath> { Ok(self.path(parent)?.join(name)?) };
+        let (from_path, to_path) = (join(from)?, join(to)?);
+        let held = match node {
+            Some(node) => self.hold(node).await?,
+            None => Vec::new(),
+        };
+        let rename = || self.store.rename(who, &from_path, &to_path, replace);
+        self.settings.patience.with(rename).await?;
+        lock(&self.nodes).rename(from, to);
+        for held in held {
+            match held {
+                Held::Plain(_guard, file) => {
+                    if let Body::Plain(plain) = &file.body {
+                        plain.forget_reader();
+                    }
+                }
+                Held::Logical(mut state, node) => state.moved(&self.path(node)?).await?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the writers of all open files at a node and beneath it, and locks them.
+    async fn hold(&self, above: u64) -> Answer<Vec<Held>> {
+        let mut files: Vec<Arc<File>> = lock(&self.files).values().map(|(file, _)| file.clone()).collect();
+        {
+            let nodes = lock(&self.nodes);
+            files.retain(|file| nodes.is_within(file.node, above));
+        }
+        // One order for all, so that two renames don't wait for each other.
+        files.sort_by_key(|file| file.node);
+        let mut held = Vec::with_capacity(files.len());
+        for file in files {
+            let path = self.path(file.node)?;
+            held.push(match &file.body {
+                Body::Plain(plain) => {
+                    let mut guard = plain.lock().await;
+                    guard.settle(&path, Level::Closed).await?;
+                    Held::Plain(guard, file.clone())
+                }
+                Body::Logical(logical) => {
+                    let mut guard = logical.lock().await;
+                    guard.close().await?;
+                    Held::Logical(guard, file.node)
+                }
+            });
+        }
+        Ok(held)
+    }
+}

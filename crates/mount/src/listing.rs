@@ -1,0 +1,76 @@
+//! An open directory: the store's listing as the kernel asks for it, in parts, with steps back.
+
+use crate::core::Answer;
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use strait_store::{FileStatus, FileSystem, Principal, Result, StorePath};
+
+/// Entries that are kept for a step back: the kernel asks again for those of its last request that the
+/// program had no room for, and a request has at most some 200.
+const KEPT: usize = 1_024;
+
+/// An open directory.
+pub struct Listing {
+    store: Arc<dyn FileSystem>,
+    who: Principal,
+    path: StorePath,
+    stream: Option<BoxStream<'static, Result<FileStatus>>>,
+    /// The last entries, the first of which has the number `first`.
+    kept: VecDeque<FileStatus>,
+    first: u64,
+    /// Number of the next entry to give.
+    next: u64,
+    /// The store has no more.
+    ended: bool,
+}
+
+impl Listing {
+    /// A listing of `path` that hasn't begun.
+    pub fn new(store: Arc<dyn FileSystem>, who: Principal, path: StorePath) -> Self {
+        Self { store, who, path, stream: None, kept: VecDeque::new(), first: 0, next: 0, ended: false }
+    }
+
+    /// Goes to the entry of this number. From the begin on, the store lists the directory again.
+    pub async fn seek(&mut self, number: u64) -> Answer<()> {
+        if number == 0 || number < self.first {
+            (self.stream, self.ended) = (None, false);
+            self.kept.clear();
+            (self.first, self.next) = (0, 0);
+        }
+        self.next = self.next.min(number);
+        while self.next < number && self.next().await?.is_some() {}
+        Ok(())
+    }
+
+    /// The next entry, and the number of the one after it.
+    pub async fn next(&mut self) -> Answer<Option<(u64, FileStatus)>> {
+        let place = (self.next - self.first) as usize;
+        if let Some(entry) = self.kept.get(place) {
+            self.next += 1;
+            return Ok(Some((self.next, entry.clone())));
+        }
+        if self.ended {
+            return Ok(None);
+        }
+        let stream = self.stream.get_or_insert_with(|| self.store.list(&self.who, &self.path));
+        let Some(entry) = stream.next().await else {
+            self.ended = true;
+            return Ok(None);
+        };
+        let entry = entry?;
+        self.kept.push_back(entry.clone());
+        if self.kept.len() > KEPT {
+            self.kept.pop_front();
+            self.first += 1;
+        }
+        self.next += 1;
+        Ok(Some((self.next, entry)))
+    }
+
+    /// The last entry wasn't taken.
+    pub fn back(&mut self) {
+        self.next = self.next.saturating_sub(1).max(self.first);
+    }
+}

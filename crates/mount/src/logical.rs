@@ -1,0 +1,220 @@
+//! An open logical file of PLFS: read and written anywhere, by this mount and others.
+//!
+//! ```text
+//!   write ──→ a writer of this mount's own (a log in the container)
+//!        └──→ overlay: the same bytes, until a sync publishes them
+//!   read ───→ overlay over a reader of what was published before
+//! ```
+
+use crate::overlay::{Overlay, compose};
+use crate::patience::may_be_reopened;
+use crate::plain::Access;
+use bytes::Bytes;
+use std::sync::Arc;
+use strait_plfs::{Container, Reader, Writer};
+use strait_store::{Error, ErrorKind, MAX_CHUNK_BYTES, Result, StorePath, fail};
+
+/// Bytes that are written before they are published, 32 MiB: a publication costs some round trips.
+const MOST_BYTES: usize = 32 << 20;
+/// Writes before a publication: each takes memory, too.
+const MOST_RUNS: usize = 65_536;
+
+/// Writers that one publication goes through, if each fails.
+const MOST_TRIES: u32 = 3;
+
+/// A logical file that is open here, by any number of handles.
+pub struct Logical {
+    state: Arc<tokio::sync::Mutex<State>>,
+}
+
+/// Its lock is held while the file gets another path.
+pub struct State {
+    access: Access,
+    /// Of the file's current path.
+    container: Container,
+    writer: Option<Writer>,
+    overlay: Overlay,
+    /// Of what was published; None if that is to be read again.
+    base: Option<Arc<Reader>>,
+    length: u64,
+}
+
+impl Logical {
+    /// A file in a container.
+    pub fn new(access: Access, container: Container) -> Self {
+        let state =
+            State { access, container, writer: None, overlay: Overlay::default(), base: None, length: 0 };
+        Self { state: Arc::new(tokio::sync::Mutex::new(state)) }
+    }
+
+    /// The state, for a change of the file's name or times.
+    pub async fn lock(&self) -> tokio::sync::OwnedMutexGuard<State> {
+        self.state.clone().lock_owned().await
+    }
+
+    /// Up to `length` bytes from `offset`.
+    pub async fn read(&self, offset: u64, length: usize) -> Result<Bytes> {
+        let (patience, base, runs, end) = {
+            let mut state = self.state.lock().await;
+            let base = state.base().await?;
+            let end = state.length.min(offset.saturating_add(length as u64));
+            if end <= offset {
+                return Ok(Bytes::new());
+            }
+            (state.access.patience, base, state.overlay.within(offset..end), end)
+        };
+        let below = match runs.as_slice() {
+            [(at, run)] if *at == offset && run.len() as u64 == end - offset => Bytes::new(),
+            _ => {
+                let length = ((end - offset) as usize).min(MAX_CHUNK_BYTES);
+                patience.with(|| base.read_at(offset, length)).await?
+            }
+        };
+        Ok(compose(offset, end, below, &runs))
+    }
+
+    /// Writes at `at`, or at the end.
+    pub async fn write(&self, at: Option<u64>, data: Bytes) -> Result<()> {
+        let mut state = self.state.lock().await;
+        state.base().await?;
+        let offset = at.unwrap_or(state.length);
+        let Some(end) = offset.checked_add(data.len() as u64) else {
+            return fail(ErrorKind::InvalidArgument, "beyond the longest file");
+        };
+        // First, so that another writer writes these bytes, too.
+        state.overlay.write(offset, data.clone());
+        let written = match &mut state.writer {
+            Some(writer) => writer.write_at(offset, data).await,
+            None => state.begin().await,
+        };
+        if let Err(error) = written {
+            state.again(error).await?;
+        }
+        state.length = state.length.max(end);
+        if state.overlay.bytes() >= MOST_BYTES || state.overlay.len() >= MOST_RUNS {
+            return state.sync().await;
+        }
+        Ok(())
+    }
+
+    /// The length, with all bytes written here.
+    pub async fn length(&self) -> Result<u64> {
+        let mut state = self.state.lock().await;
+        state.base().await?;
+        Ok(state.length)
+    }
+
+    /// Looks again at what others published, unless something was written here meanwhile.
+    pub async fn refresh(&self) {
+        let mut state = self.state.lock().await;
+        if state.overlay.is_empty() {
+            state.base = None;
+        }
+    }
+
+    /// Sets the file's length.
+    pub async fn truncate(&self, length: u64) -> Result<()> {
+        let mut state = self.state.lock().await;
+        state.base().await?;
+        if length == state.length {
+            return Ok(());
+        }
+        let mut tries = 0;
+        while let Err(error) = state.writer().await?.truncate(length).await {
+            if tries == MOST_TRIES {
+                return Err(error);
+            }
+            state.again(error).await?;
+            tries += 1;
+        }
+        state.overlay.clear();
+        state.base = None;
+        state.length = length;
+        Ok(())
+    }
+}
+
+impl State {
+    async fn writer(&mut self) -> Result<&mut Writer> {
+        if self.writer.is_none() {
+            self.begin().await?;
+        }
+        match &mut self.writer {
+            Some(writer) => Ok(writer),
+            None => fail(ErrorKind::Internal, "the file has no writer"),
+        }
+    }
+
+    /// Begins a writer with all unpublished bytes. Writers of one rank are told apart by their nonces;
+    /// the mount's process is for people.
+    async fn begin(&mut self) -> Result<()> {
+        let (patience, container, overlay) = (self.access.patience, &self.container, &self.overlay);
+        let written = patience.with(|| async {
+            let mut writer = container.writer(std::process::id());
+            for (offset, run) in overlay.runs() {
+                writer.write_at(offset, run).await?;
+            }
+            Ok(writer)
+        });
+        self.writer = Some(written.await?);
+        Ok(())
+    }
+
+    /// A reader of what was published.
+    async fn base(&mut self) -> Result<Arc<Reader>> {
+        if let Some(base) = &self.base {
+            return Ok(base.clone());
+        }
+        let (patience, container) = (self.access.patience, &self.container);
+        let base = Arc::new(patience.with(|| container.reader()).await?);
+        let written = self.overlay.runs().last().map_or(0, |(at, run)| at + run.len() as u64);
+        self.length = base.length().max(written);
+        self.base = Some(base.clone());
+        Ok(base)
+    }
+
+    /// Publishes what was written here.
+    pub async fn sync(&mut self) -> Result<()> {
+        if self.overlay.is_empty() {
+            return Ok(());
+        }
+        let mut tries = 0;
+        while let Err(error) = self.writer().await?.sync().await {
+            if tries == MOST_TRIES {
+                return Err(error);
+            }
+            self.again(error).await?;
+            tries += 1;
+        }
+        self.overlay.clear();
+        self.base = None;
+        Ok(())
+    }
+
+    /// Publishes what was written here, and ends the writer.
+    pub async fn close(&mut self) -> Result<()> {
+        self.sync().await?;
+        match self.writer.take() {
+            Some(mut writer) => writer.close().await,
+            None => Ok(()),
+        }
+    }
+
+    /// The file has another path from now on. It must be closed.
+    pub async fn moved(&mut self, path: &StorePath) -> Result<()> {
+        self.container = Container::open(self.access.store.clone(), &self.access.who, path).await?;
+        self.base = None;
+        Ok(())
+    }
+
+    /// After a writer's failure, writes the unpublished bytes with another one. They stay here if that
+    /// fails, too, so that a later sync or close may publish them.
+    async fn again(&mut self, error: Error) -> Result<()> {
+        self.writer = None;
+        if !may_be_reopened(&error) || error.kind() == ErrorKind::NotFound {
+            return Err(error);
+        }
+        tracing::info!(%error, path = %self.container.path(), "a writer failed; going on with another");
+        self.begin().await
+    }
+}

@@ -1,0 +1,259 @@
+//! The nodes that the kernel knows, and their names.
+//!
+//! A node's number is never given again. Its path comes from its parents' names, so renaming a
+//! directory is one change. A node without a name was removed, or replaced by another.
+
+use std::collections::HashMap;
+use std::time::SystemTime;
+use strait_store::{Result, StorePath};
+
+/// The number of the mount's own directory (FUSE_ROOT_ID).
+pub const ROOT: u64 = 1;
+
+/// What tells whether the bytes in the kernel's cache are still the file's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Version {
+    /// Last modification, in milliseconds since 1970.
+    pub modified_ms: i64,
+    /// The file's length.
+    pub length: u64,
+}
+
+#[derive(Debug)]
+struct Node {
+    parent: u64,
+    /// None once its name is gone.
+    name: Option<Box<str>>,
+    /// References of the kernel.
+    lookups: u64,
+    /// Open handles, and named or open children.
+    uses: u64,
+    /// Last change of attributes or name by this mount.
+    changed: Option<SystemTime>,
+    version: Option<Version>,
+}
+
+/// All nodes.
+#[derive(Debug)]
+pub struct Nodes {
+    /// The store's path of the mount's own directory.
+    root: StorePath,
+    nodes: HashMap<u64, Node>,
+    by_name: HashMap<(u64, Box<str>), u64>,
+    last: u64,
+}
+
+impl Nodes {
+    /// Only the mount's own directory, which is `root` in the store.
+    pub fn new(root: StorePath) -> Self {
+        let own = Node { parent: ROOT, name: None, lookups: 1, uses: 0, changed: None, version: None };
+        Self { root, nodes: HashMap::from([(ROOT, own)]), by_name: HashMap::new(), last: ROOT }
+    }
+
+    /// The store's path of a node; None if its name is gone.
+    pub fn path(&self, number: u64) -> Option<Result<StorePath>> {
+        let mut names = Vec::new();
+        let mut at = number;
+        while at != ROOT {
+            let node = self.nodes.get(&at)?;
+            names.push(node.name.as_deref()?);
+            at = node.parent;
+        }
+        let mut path = self.root.as_str().trim_end_matches('/').to_owned();
+        for name in names.iter().rev() {
+            path.push('/');
+            path.push_str(name);
+        }
+        Some(if path.is_empty() { Ok(self.root.clone()) } else { StorePath::parse(&path) })
+    }
+
+    /// The number of the entry `name` of a directory, if the kernel knows it.
+    pub fn find(&self, parent: u64, name: &str) -> Option<u64> {
+        self.by_name.get(&(parent, name.into())).copied()
+    }
+
+    /// The number of an entry, which the kernel gets to know once more.
+    pub fn looked_up(&mut self, parent: u64, name: &str) -> u64 {
+        let key = (parent, Box::from(name));
+        if let Some(number) = self.by_name.get(&key) {
+            if let Some(node) = self.nodes.get_mut(number) {
+                node.lookups += 1;
+            }
+            return *number;
+        }
+        self.last += 1;
+        let name = Some(Box::from(name));
+        let node = Node { parent, name, lookups: 1, uses: 0, changed: None, version: None };
+        self.nodes.insert(self.last, node);
+        self.by_name.insert(key, self.last);
+        self.use_more(parent);
+        self.last
+    }
+
+    /// The kernel forgets a node `times`.
+    pub fn forget(&mut self, number: u64, times: u64) {
+        if let Some(node) = self.nodes.get_mut(&number) {
+            node.lookups = node.lookups.saturating_sub(times);
+        }
+        self.collect(number);
+    }
+
+    /// A handle of the node was opened.
+    pub fn use_more(&mut self, number: u64) {
+        if let Some(node) = self.nodes.get_mut(&number) {
+            node.uses += 1;
+        }
+    }
+
+    /// A handle of the node was closed.
+    pub fn use_less(&mut self, number: u64) {
+        if let Some(node) = self.nodes.get_mut(&number) {
+            node.uses = node.uses.saturating_sub(1);
+        }
+        self.collect(number);
+    }
+
+    /// Removes nodes without references, upwards.
+    fn collect(&mut self, number: u64) {
+        let mut at = number;
+        while at != ROOT
+            && let Some(node) = self.nodes.get(&at)
+            && node.lookups == 0
+            && node.uses == 0
+        {
+            let Some(node) = self.nodes.remove(&at) else { return };
+            if let Some(name) = node.name {
+                self.by_name.remove(&(node.parent, name));
+            }
+            if let Some(parent) = self.nodes.get_mut(&node.parent) {
+                parent.uses = parent.uses.saturating_sub(1);
+            }
+            at = node.parent;
+        }
+    }
+
+    /// An entry was removed, or replaced.
+    pub fn unlink(&mut self, parent: u64, name: &str) {
+        if let Some(number) = self.by_name.remove(&(parent, name.into()))
+            && let Some(node) = self.nodes.get_mut(&number)
+        {
+            node.name = None;
+            node.changed = Some(SystemTime::now());
+        }
+    }
+
+    /// An entry got another name, and replaced the entry that had it.
+    pub fn rename(&mut self, from: (u64, &str), to: (u64, &str)) {
+        self.unlink(to.0, to.1);
+        let Some(number) = self.by_name.remove(&(from.0, from.1.into())) else { return };
+        self.by_name.insert((to.0, to.1.into()), number);
+        if let Some(node) = self.nodes.get_mut(&number) {
+            node.parent = to.0;
+            node.name = Some(to.1.into());
+            node.changed = Some(SystemTime::now());
+        }
+        self.use_more(to.0);
+        self.use_less(from.0);
+    }
+
+    /// Remembers that this mount changed the node's attributes.
+    pub fn change(&mut self, number: u64) {
+        if let Some(node) = self.nodes.get_mut(&number) {
+            node.changed = Some(SystemTime::now());
+        }
+    }
+
+    /// The last change of the node by this mount.
+    pub fn changed(&self, number: u64) -> Option<SystemTime> {
+        self.nodes.get(&number)?.changed
+    }
+
+    /// Whether a file is opened in the version of its last opening; remembers this one.
+    pub fn same_version(&mut self, number: u64, version: Version) -> bool {
+        let Some(node) = self.nodes.get_mut(&number) else { return false };
+        node.version.replace(version.clone()) == Some(version)
+    }
+
+    /// The bytes of the file change.
+    pub fn forget_version(&mut self, number: u64) {
+        if let Some(node) = self.nodes.get_mut(&number) {
+            node.version = None;
+        }
+    }
+
+    /// Whether `number` is `above`, or beneath it.
+    pub fn is_within(&self, number: u64, above: u64) -> bool {
+        let mut at = number;
+        while at != above {
+            match self.nodes.get(&at) {
+                Some(node) if at != ROOT && node.name.is_some() => at = node.parent,
+                _ => return false,
+            }
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nodes() -> Nodes {
+        Nodes::new(StorePath::parse("/base").unwrap())
+    }
+
+    fn path(nodes: &Nodes, number: u64) -> Option<String> {
+        nodes.path(number).map(|path| path.unwrap().as_str().to_owned())
+    }
+
+    #[test]
+    fn a_renamed_directory_takes_its_entries_along() {
+        let mut nodes = nodes();
+        let directory = nodes.looked_up(ROOT, "a");
+        let file = nodes.looked_up(directory, "f");
+        let other = nodes.looked_up(ROOT, "b");
+        assert_eq!(path(&nodes, file).unwrap(), "/base/a/f");
+        nodes.rename((ROOT, "a"), (other, "c"));
+        assert_eq!(path(&nodes, file).unwrap(), "/base/b/c/f");
+        assert_eq!(nodes.find(ROOT, "a"), None);
+        assert!(nodes.is_within(file, other) && !nodes.is_within(other, file));
+    }
+
+    #[test]
+    fn a_replaced_node_has_no_path_and_another_number_than_its_successor() {
+        let mut nodes = nodes();
+        let (old, new) = (nodes.looked_up(ROOT, "old"), nodes.looked_up(ROOT, "new"));
+        nodes.rename((ROOT, "new"), (ROOT, "old"));
+        assert_eq!(path(&nodes, old), None);
+        assert_eq!(path(&nodes, new).unwrap(), "/base/old");
+        assert_eq!(nodes.looked_up(ROOT, "old"), new);
+    }
+
+    #[test]
+    fn nodes_go_when_kernel_handles_and_entries_are_done_with_them() {
+        let mut nodes = nodes();
+        let directory = nodes.looked_up(ROOT, "a");
+        let file = nodes.looked_up(directory, "f");
+        nodes.use_more(file);
+        nodes.forget(directory, 1);
+        nodes.forget(file, 1);
+        assert_eq!(path(&nodes, file).unwrap(), "/base/a/f");
+        nodes.use_less(file);
+        assert_eq!(nodes.nodes.len(), 1);
+        assert!(nodes.by_name.is_empty());
+        let again = nodes.looked_up(ROOT, "a");
+        assert!(again > file, "numbers are never given again");
+    }
+
+    #[test]
+    fn unlinked_nodes_give_back_their_parents_too() {
+        let mut nodes = nodes();
+        let directory = nodes.looked_up(ROOT, "a");
+        let file = nodes.looked_up(directory, "f");
+        nodes.unlink(directory, "f");
+        nodes.forget(file, 1);
+        nodes.unlink(ROOT, "a");
+        nodes.forget(directory, 1);
+        assert_eq!(nodes.nodes.len(), 1);
+    }
+}

@@ -1,0 +1,531 @@
+//! An open plain file: read anywhere, written at its end.
+//!
+//! ```text
+//!            written bytes in the file's order
+//!   0 ────────── safe ─────────── pushed ───────── end
+//!     flushed: in    │  accepted by   │  tail: here
+//!     the store      │  the writer,   │  alone, may
+//!                    │  copies here   │  be changed
+//! ```
+//!
+//! The copies let a new writer go on where a lost one ended, when a gateway was restarted.
+
+use crate::patience::{Patience, is_away, may_be_reopened};
+use bytes::{Bytes, BytesMut};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+use strait_store::budget::{Pool, Reserved};
+use strait_store::{
+    Capabilities, CreateOptions, Error, ErrorKind, FileReader, FileSystem, FileWriter, Principal, Result,
+    StorePath, fail,
+};
+
+/// Written bytes are collected up to this before they go to the store, 1 MiB: the largest write of the
+/// kernel, and enough to hide a round trip.
+const TAIL: usize = 1 << 20;
+/// Bytes between two flushes, 16 MiB. A flush costs a round trip to each replica, so it should come
+/// seldom; the copies cost memory.
+const WINDOW: usize = 16 << 20;
+/// Longest run of zeros that a write beyond the end, or a longer length, appends: 64 MiB.
+const MOST_ZEROS: u64 = 64 << 20;
+/// Writers that one flush or close goes through, if each fails.
+const MOST_TRIES: u32 = 3;
+/// Zeros appended at once.
+const ZEROS: usize = 1 << 20;
+
+/// The store as an open file sees it.
+#[derive(Clone)]
+pub struct Access {
+    /// The store.
+    pub store: Arc<dyn FileSystem>,
+    /// Its abilities.
+    pub capabilities: Capabilities,
+    /// For whom the file was opened.
+    pub who: Principal,
+    /// How long to wait for the store.
+    pub patience: Patience,
+    /// Memory for written bytes.
+    pub memory: Arc<Pool>,
+}
+
+/// What must be true of written bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// Visible to readers.
+    Flushed,
+    /// On stable storage.
+    Synced,
+    /// The store's writer is closed.
+    Closed,
+}
+
+/// A plain file that is open here, by any number of handles.
+pub struct Plain {
+    access: Access,
+    writing: Arc<tokio::sync::Mutex<Writing>>,
+    reader: Mutex<Option<Arc<dyn FileReader>>>,
+}
+
+/// The written part. Its lock is held while the file gets another path.
+pub struct Writing {
+    access: Access,
+    writer: Option<Box<dyn FileWriter>>,
+    /// Length of the file with all bytes written here; None before the first write.
+    end: Option<u64>,
+    tail: BytesMut,
+    /// Accepted bytes since the last flush.
+    copies: VecDeque<Bytes>,
+    copied: usize,
+    memory: Option<Reserved>,
+    /// Something was written since the writer was closed.
+    dirty: bool,
+    /// When, in milliseconds since 1970.
+    written_ms: i64,
+    /// Written bytes were lost.
+    failed: Option<Error>,
+}
+
+impl Plain {
+    /// A file that exists.
+    pub fn open(access: Access) -> Self {
+        let writing = Writing {
+            access: access.clone(),
+            writer: None,
+            end: None,
+            tail: BytesMut::new(),
+            copies: VecDeque::new(),
+            copied: 0,
+            memory: None,
+            dirty: false,
+            written_ms: 0,
+            failed: None,
+        };
+        Self { access, writing: Arc::new(tokio::sync::Mutex::new(writing)), reader: Mutex::new(None) }
+    }
+
+    /// A file that `writer` has just created.
+    pub async fn created(access: Access, writer: Box<dyn FileWriter>) -> Self {
+        let file = Self::open(access);
+        {
+            let mut writing = file.writing.lock().await;
+            writing.writer = Some(writer);
+            writing.end = Some(0);
+            writing.touched();
+        }
+        file
+    }
+
+    /// The written part, for a change of the file's name or times.
+    pub async fn lock(&self) -> tokio::sync::OwnedMutexGuard<Writing> {
+        self.writing.clone().lock_owned().await
+    }
+
+    /// The length with all bytes written here, and when the last ones were, in milliseconds since 1970;
+    /// None if nothing was.
+    pub async fn written(&self) -> Option<(u64, i64)> {
+        let writing = self.writing.lock().await;
+        let end = writing.end.filter(|_| writing.dirty)?;
+        Some((end, writing.written_ms))
+    }
+
+    /// Up to `length` bytes from `offset`.
+    pub async fn read(&self, path: &StorePath, offset: u64, length: usize) -> Result<Bytes> {
+        let mut recent = None;
+        {
+            let mut writing = self.writing.lock().await;
+            if writing.dirty {
+                let end = writing.end.unwrap_or(0);
+                let wanted = offset..end.min(offset.saturating_add(length as u64));
+                if wanted.is_empty() {
+                    return Ok(Bytes::new());
+                }
+                match writing.recent(wanted.start, wanted.end) {
+                    Some(bytes) if bytes.len() as u64 == wanted.end - wanted.start => return Ok(bytes),
+                    _ => {}
+                }
+                // The rest is for a reader, which sees flushed bytes.
+                writing.settle(path, Level::Flushed).await?;
+                recent = Some(wanted);
+            }
+        }
+        let (offset, length) = match &recent {
+            Some(range) => (range.start, (range.end - range.start) as usize),
+            None => (offset, length),
+        };
+        let mut fresh = false;
+        let reader = self.reader();
+        // A reader from before the last bytes were flushed may not see them.
+        let is_short =
+            |reader: &Arc<dyn FileReader>| recent.as_ref().is_some_and(|range| reader.length() < range.end);
+        let mut reader = match reader.filter(|reader| !is_short(reader)) {
+            Some(reader) => reader,
+            None => {
+                fresh = true;
+                self.reopen(path).await?
+            }
+        };
+        loop {
+            let read = self.access.patience.with(|| reader.read_at(offset, length)).await;
+            match read {
+                Err(error) if !fresh && may_be_reopened(&error) => {
+                    tracing::debug!(%error, %path, "opening the file again");
+                    fresh = true;
+                    let before = reader.identity();
+                    reader = self.reopen(path).await?;
+                    if before.is_some() && reader.identity() != before {
+                        return fail(ErrorKind::NotFound, "the file was replaced while it was open")
+                            .map_err(|error: Error| error.at("read", path));
+                    }
+                }
+                read => return read,
+            }
+        }
+    }
+
+    fn reader(&self) -> Option<Arc<dyn FileReader>> {
+        self.reader.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Opens the file for reading, again if it is open.
+    pub async fn reopen(&self, path: &StorePath) -> Result<Arc<dyn FileReader>> {
+        let access = &self.access;
+        let open = || access.store.open(&access.who, path);
+        let reader: Arc<dyn FileReader> = access.patience.with(open).await?.into();
+        *self.reader.lock().unwrap_or_else(PoisonError::into_inner) = Some(reader.clone());
+        Ok(reader)
+    }
+
+    /// The next read opens the file again.
+    pub fn forget_reader(&self) {
+        *self.reader.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Writes at the end, or within the bytes that haven't left this process.
+    pub async fn write(&self, path: &StorePath, at: Option<u64>, data: Bytes) -> Result<()> {
+        self.writing.lock().await.write(path, at, data).await
+    }
+
+    /// Makes `level` true of all bytes written before.
+    pub async fn settle(&self, path: &StorePath, level: Level) -> Result<()> {
+        self.writing.lock().await.settle(path, level).await
+    }
+
+    /// Sets the file's length.
+    pub async fn truncate(&self, path: &StorePath, length: u64) -> Result<()> {
+        let mut writing = self.writing.lock().await;
+        writing.truncate(path, length).await?;
+        self.forget_reader();
+        Ok(())
+    }
+}
+
+impl Writing {
+    /// Offset of the first byte that the store may not have.
+    fn safe(&self) -> u64 {
+        self.pushed() - self.copied as u64
+    }
+
+    fn touched(&mut self) {
+        self.dirty = true;
+        self.written_ms = crate::core::milliseconds(SystemTime::now());
+    }
+
+    fn pushed(&self) -> u64 {
+        self.end.unwrap_or(0) - self.tail.len() as u64
+    }
+
+    async fn known_end(&mut self, path: &StorePath) -> Result<u64> {
+        if let (Some(end), true) = (self.end, self.dirty) {
+            return Ok(end);
+        }
+        // Another writer may have been here meanwhile.
+        let Access { store, who, patience, .. } = &self.access;
+        let end = patience.with(|| store.stat(who, path)).await?.length;
+        self.end = Some(end);
+        Ok(end)
+    }
+
+    /// Bytes that are still here, from `start` on; None if `start` is before them.
+    fn recent(&self, start: u64, end: u64) -> Option<Bytes> {
+        if start < self.safe() {
+            return None;
+        }
+        let mut bytes = BytesMut::with_capacity((end - start) as usize);
+        let mut at = self.safe();
+        for piece in self.copies.iter().map(|piece| &piece[..]).chain([&self.tail[..]]) {
+            let (from, to) = (start.max(at), end.min(at + piece.len() as u64));
+            if from < to {
+                bytes.extend_from_slice(&piece[(from - at) as usize..(to - at) as usize]);
+            }
+            at += piece.len() as u64;
+        }
+        Some(bytes.freeze())
+    }
+
+    async fn write(&mut self, path: &StorePath, at: Option<u64>, data: Bytes) -> Result<()> {
+        self.check_usable()?;
+        let end = self.known_end(path).await?;
+        let offset = at.unwrap_or(end);
+        let pushed = self.pushed();
+        if offset < pushed {
+            tracing::warn!(
+                "write {path}: at {offset}, before its end at {end}; plain files are only written at \
+                 their end: mount with --plfs PATTERN for random writes"
+            );
+            return fail(ErrorKind::Unsupported, "plain files are only written at their end")
+                .map_err(|error: Error| error.at("write", path));
+        }
+        if offset > end {
+            self.zeros(path, offset - end).await?;
+        }
+        let end = self.end.unwrap_or(0);
+        // Within the tail, bytes are replaced.
+        let within = (end.min(offset + data.len() as u64).saturating_sub(offset)) as usize;
+        let place = (offset - self.pushed()) as usize;
+        self.tail[place..place + within].copy_from_slice(&data[..within]);
+        self.append(path, data.slice(within..)).await
+    }
+
+    async fn zeros(&mut self, path: &StorePath, count: u64) -> Result<()> {
+        if count > MOST_ZEROS {
+            tracing::warn!("write {path}: {count} bytes beyond its end; mount with --plfs PATTERN for holes");
+            return fail(ErrorKind::Unsupported, "the hole is longer than 64 MiB")
+                .map_err(|error: Error| error.at("write", path));
+        }
+        let zeros = Bytes::from(vec![0; ZEROS.min(count as usize)]);
+        let mut left = count as usize;
+        while left > 0 {
+            let piece = zeros.slice(..left.min(zeros.len()));
+            left -= piece.len();
+            self.append(path, piece).await?;
+        }
+        Ok(())
+    }
+
+    async fn append(&mut self, path: &StorePath, data: Bytes) -> Result<()> {
+        self.touched();
+        if self.tail.is_empty() && data.len() >= TAIL {
+            self.end = Some(self.end.unwrap_or(0) + data.len() as u64);
+            return self.push(path, data).await;
+        }
+        self.end = Some(self.end.unwrap_or(0) + data.len() as u64);
+        self.tail.extend_from_slice(&data);
+        while self.tail.len() >= TAIL {
+            let piece = self.tail.split_to(TAIL).freeze();
+            self.push(path, piece).await?;
+        }
+        Ok(())
+    }
+
+    /// Gives bytes, which `end` counts already, to the store's writer.
+    async fn push(&mut self, path: &StorePath, data: Bytes) -> Result<()> {
+        self.copied += data.len();
+        self.copies.push_back(data.clone());
+        if self.memory.is_none() {
+            self.memory = self.access.memory.share(&self.access.who.user).reserve((WINDOW + TAIL) as u64);
+        }
+        let outcome = match &mut self.writer {
+            Some(writer) => match writer.append(data).await {
+                Err(error) => self.recover(path, error).await,
+                Ok(()) => Ok(()),
+            },
+            None => self.begin(path).await,
+        };
+        outcome.map_err(|error| self.give_up(error))?;
+        // Without memory for copies, each write is flushed.
+        if self.copied >= WINDOW || self.memory.is_none() {
+            self.settle_pushed(path, Level::Flushed).await?;
+        }
+        Ok(())
+    }
+
+    /// Opens a writer, and appends the copies that the file lacks.
+    async fn begin(&mut self, path: &StorePath) -> Result<()> {
+        self.writer = None;
+        let writer = open_writer(&self.access, path).await?;
+        let (found, safe, pushed) = (writer.position(), self.safe(), self.pushed());
+        if found < safe || found > pushed {
+            let message = format!("it has {found} bytes, not {safe} to {pushed}: another writer was there");
+            return fail(ErrorKind::Busy, message).map_err(|error: Error| error.at("write", path));
+        }
+        self.writer = Some(writer);
+        let resent = self.resend().await;
+        if resent.is_err() {
+            self.writer = None;
+        }
+        resent
+    }
+
+    /// Resends to the same writer as long as the mount is patient.
+    async fn resume(&mut self) -> Result<()> {
+        let mut pauses = self.access.patience.pauses();
+        loop {
+            match self.resend().await {
+                Err(error) if is_away(&error) && self.writer.as_ref().is_some_and(|it| it.goes_on()) => {
+                    pauses.pause(error).await?;
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    /// Goes on after a writer's failure, if that is possible without losing or doubling a byte.
+    async fn recover(&mut self, path: &StorePath, error: Error) -> Result<()> {
+        let goes_on = self.writer.as_ref().is_some_and(|writer| writer.goes_on());
+        if !may_be_reopened(&error) || error.kind() == ErrorKind::NotFound {
+            return Err(error);
+        }
+        tracing::info!(%error, %path, "a writer failed; going on with another");
+        if goes_on && self.resume().await.is_ok() {
+            return Ok(());
+        }
+        self.begin(path).await
+    }
+
+    /// Appends the copies that the writer hasn't accepted.
+    async fn resend(&mut self) -> Result<()> {
+        let mut at = self.safe();
+        let Some(writer) = &mut self.writer else {
+            return fail(ErrorKind::Internal, "the file has no writer");
+        };
+        for copy in &self.copies {
+            let accepted = writer.position().saturating_sub(at).min(copy.len() as u64) as usize;
+            if accepted < copy.len() {
+                writer.append(copy.slice(accepted..)).await?;
+            }
+            at += copy.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// After an error, the written bytes are gone. The close(2) that reported it may have been that of
+    /// a child, so all further operations report it, too, until the file is opened again.
+    fn give_up(&mut self, error: Error) -> Error {
+        self.writer = None;
+        self.end = None;
+        self.tail.clear();
+        self.copies.clear();
+        self.copied = 0;
+        self.dirty = false;
+        self.memory = None;
+        self.failed = Some(error.again());
+        error
+    }
+
+    fn check_usable(&self) -> Result<()> {
+        self.failed.as_ref().map_or(Ok(()), |error| Err(error.again()))
+    }
+
+    /// Makes `level` true of all written bytes.
+    ///
+    /// # Errors
+    /// If the store is away, the bytes stay here, and a later call may succeed.
+    pub async fn settle(&mut self, path: &StorePath, level: Level) -> Result<()> {
+        self.check_usable()?;
+        if !self.dirty {
+            return Ok(());
+        }
+        if !self.tail.is_empty() {
+            let tail = self.tail.split().freeze();
+            self.copied += tail.len();
+            self.copies.push_back(tail.clone());
+            let pushed = match &mut self.writer {
+                Some(writer) => writer.append(tail).await,
+                None => Ok(()), // the next writer gets all copies
+            };
+            if let Err(error) = pushed {
+                let recovered = self.recover(path, error).await;
+                recovered.map_err(|error| self.keep(error))?;
+            }
+        }
+        self.settle_pushed(path, level).await.map_err(|error| self.keep(error))
+    }
+
+    /// Keeps the written bytes if the store is away, and gives up otherwise.
+    fn keep(&mut self, error: Error) -> Error {
+        if !is_away(&error) {
+            return self.give_up(error);
+        }
+        self.writer = None;
+        error
+    }
+
+    async fn settle_pushed(&mut self, path: &StorePath, level: Level) -> Result<()> {
+        if self.writer.is_none() && (self.copied > 0 || level == Level::Synced) {
+            self.begin(path).await?;
+        }
+        let mut tries = 0;
+        loop {
+            let outcome = match (&mut self.writer, level) {
+                (None, _) => Ok(None),
+                (Some(writer), Level::Flushed) => writer.flush().await,
+                (Some(writer), Level::Synced) => writer.sync().await,
+                (Some(writer), Level::Closed) => writer.close().await,
+            };
+            match outcome {
+                Ok(_) => break,
+                Err(error) if tries == MOST_TRIES => return Err(error),
+                Err(error) => self.recover(path, error).await?,
+            }
+            tries += 1;
+        }
+        self.copies.clear();
+        self.copied = 0;
+        if level == Level::Closed {
+            self.writer = None;
+            self.memory = None;
+            self.dirty = false;
+            self.tail = BytesMut::new();
+        }
+        Ok(())
+    }
+
+    async fn truncate(&mut self, path: &StorePath, length: u64) -> Result<()> {
+        let end = self.known_end(path).await?;
+        if length > end {
+            self.zeros(path, length - end).await?;
+            return self.settle(path, Level::Flushed).await;
+        }
+        if length == end {
+            return Ok(());
+        }
+        if length >= self.pushed() {
+            self.tail.truncate((length - self.pushed()) as usize);
+            self.end = Some(length);
+            return Ok(());
+        }
+        self.settle(path, Level::Closed).await?;
+        let Access { store, who, capabilities, patience, .. } = self.access.clone();
+        if capabilities.truncate {
+            patience.with(|| store.truncate(&who, path, length)).await?;
+        } else if length == 0 {
+            let status = store.stat(&who, path).await?;
+            let permission = Some(status.permission);
+            let options = CreateOptions { overwrite: true, permission, ..CreateOptions::default() };
+            let mut writer = patience.with(|| store.create(&who, path, &options)).await?;
+            writer.close().await?;
+        } else {
+            tracing::warn!("truncate {path}: this store can't; mount with --plfs PATTERN");
+            return fail(ErrorKind::Unsupported, "this store can't cut files")
+                .map_err(|error: Error| error.at("truncate", path));
+        }
+        self.end = None;
+        Ok(())
+    }
+}
+
+/// Opens a file at its end. Waits for the lease of a writer that was lost.
+async fn open_writer(access: &Access, path: &StorePath) -> Result<Box<dyn FileWriter>> {
+    let Access { store, who, patience, capabilities, .. } = access;
+    let until = tokio::time::Instant::now() + Duration::from_millis(capabilities.recovery_ms.into());
+    loop {
+        match patience.with(|| store.append(who, path)).await {
+            Err(error) if error.kind() == ErrorKind::Busy && tokio::time::Instant::now() < until => {
+                tokio::time::sleep(Duration::from_millis(500)).await;
+            }
+            opened => return opened,
+        }
+    }
+}
