@@ -108,6 +108,7 @@ pub(super) fn capabilities(info: &StoreInfo) -> Capabilities {
         append: has("append"),
         truncate: has("truncate"),
         rename_replace: has("rename_replace"),
+        atomic_rename: has("atomic_rename"),
         permissions: has("permissions"),
         ownership: has("ownership"),
         times: has("times"),

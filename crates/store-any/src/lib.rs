@@ -4,6 +4,7 @@
 //!   open(URI) ── scheme ─┬─ file, memory ── strait-store
 //!                        ├─ hdfs ────────── strait-store-hdfs
 //!                        ├─ kadoop ──────── strait-store-kadoop
+//!                        ├─ s3, gs, az ──── strait-store-object
 //!                        └─ strait ──────── strait-client
 //! ```
 //!
@@ -22,6 +23,8 @@ pub struct OpenOptions {
     pub kadoop: strait_store_kadoop::Options,
     /// Credentials for a gateway.
     pub strait: strait_client::Options,
+    /// Endpoints of object stores.
+    pub object: strait_store_object::Options,
 }
 
 /// Opens the whole store of `uri`; [`StoreUri::path`] is a path in it.
@@ -37,7 +40,8 @@ pub async fn open(uri: &StoreUri, options: &OpenOptions) -> Result<Arc<dyn FileS
 /// # Errors
 /// As [`open`]; InvalidArgument if this kind of store can only be served whole.
 pub async fn open_root(uri: &StoreUri, options: &OpenOptions) -> Result<Arc<dyn FileSystem>> {
-    if uri.scheme() != Scheme::File && !uri.path().is_root() {
+    let has_roots = uri.scheme() == Scheme::File || uri.scheme().has_buckets();
+    if !has_roots && !uri.path().is_root() {
         let message = format!("a {}: store is served whole; leave {} out", uri.scheme(), uri.path());
         return fail(ErrorKind::InvalidArgument, message);
     }
@@ -63,6 +67,14 @@ fn open_at<'a>(
             Scheme::Kadoop => {
                 let namenode = uri.namenode().unwrap_or_default();
                 Arc::new(strait_store_kadoop::KadoopStore::connect(&namenode, &options.kadoop).await?)
+            }
+            Scheme::S3 | Scheme::Gs | Scheme::Az => {
+                let bucket = uri.bucket().unwrap_or_default();
+                let (scheme, options) = (uri.scheme(), &options.object);
+                Arc::new(strait_store_object::ObjectStore::connect(scheme, bucket, root, options).await?)
+            }
+            Scheme::Plugin | Scheme::Libhdfs => {
+                return fail(ErrorKind::Unsupported, format!("{}: isn't built in", uri.scheme()));
             }
             Scheme::Strait => {
                 let mut options = options.strait.clone();

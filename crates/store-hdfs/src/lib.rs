@@ -93,6 +93,7 @@ impl FileSystem for HdfsStore {
             append: true,
             truncate: own_calls,
             rename_replace: true,
+            atomic_rename: true,
             permissions: true,
             ownership: true,
             times: true,

@@ -287,6 +287,7 @@ impl FileSystem for KadoopStore {
             append: true,
             truncate: true,
             rename_replace: true,
+            atomic_rename: true,
             permissions: true,
             ownership: true,
             times: true,

@@ -27,6 +27,7 @@ const UNKNOWN: Capabilities = Capabilities {
     append: false,
     truncate: false,
     rename_replace: true,
+    atomic_rename: false,
     permissions: false,
     ownership: false,
     times: false,

@@ -111,6 +111,7 @@ impl FileSystem for FileStore {
             append: true,
             truncate: true,
             rename_replace: true,
+            atomic_rename: true,
             permissions: true,
             ownership: attributes::can_change_owners(),
             times: true,

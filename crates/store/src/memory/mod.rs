@@ -55,6 +55,7 @@ impl FileSystem for MemoryStore {
             append: true,
             truncate: true,
             rename_replace: true,
+            atomic_rename: true,
             permissions: true,
             ownership: true,
             times: true,
