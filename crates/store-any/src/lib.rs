@@ -5,16 +5,25 @@
 //!                        ├─ hdfs ────────── strait-store-hdfs
 //!                        ├─ kadoop ──────── strait-store-kadoop
 //!                        ├─ s3, gs, az ──── strait-store-object
+//!                        ├─ plugin ──────── strait-store-plugin
+//!                        ├─ libhdfs ─────── strait-store-plugin ── strait-store-abi
 //!                        └─ strait ──────── strait-client
 //! ```
 //!
 //! This room must never: hold state; decide anything by a path; link a server.
+
+mod foreign;
+
+pub use foreign::{ForeignOptions, Library, serve_parent};
 
 use futures::future::BoxFuture;
 use std::sync::Arc;
 use strait_store::{
     Error, ErrorKind, FileStore, FileSystem, MemoryStore, Result, Scheme, StorePath, StoreUri, fail,
 };
+
+pub use strait_store_object::Options as ObjectOptions;
+pub use strait_store_plugin::Launch;
 
 /// Parameters for opening a store, beside its URI.
 #[derive(Clone, Default)]
@@ -25,6 +34,8 @@ pub struct OpenOptions {
     pub strait: strait_client::Options,
     /// Endpoints of object stores.
     pub object: strait_store_object::Options,
+    /// Plugins and libraries.
+    pub foreign: ForeignOptions,
 }
 
 /// Opens the whole store of `uri`; [`StoreUri::path`] is a path in it.
@@ -74,7 +85,7 @@ fn open_at<'a>(
                 Arc::new(strait_store_object::ObjectStore::connect(scheme, bucket, root, options).await?)
             }
             Scheme::Plugin | Scheme::Libhdfs => {
-                return fail(ErrorKind::Unsupported, format!("{}: isn't built in", uri.scheme()));
+                Arc::new(foreign::open(uri, &options.foreign).await?)
             }
             Scheme::Strait => {
                 let mut options = options.strait.clone();
@@ -84,4 +95,30 @@ fn open_at<'a>(
         };
         Ok(store)
     })
+}
+
+/// What stores of this kind can do; None if each server or library tells it.
+pub fn capabilities(scheme: Scheme) -> Option<strait_store::Capabilities> {
+    match scheme {
+        Scheme::Memory => Some(MemoryStore::new("root").capabilities()),
+        Scheme::S3 | Scheme::Gs | Scheme::Az => Some(strait_store_object::CAPABILITIES),
+        _ => None,
+    }
+}
+
+/// The host and port that [`open`] connects to first, if the URI names one.
+pub fn endpoint(uri: &StoreUri, options: &OpenOptions) -> Option<(String, u16)> {
+    if let Some(bucket) = uri.bucket() {
+        return strait_store_object::endpoint(uri.scheme(), bucket, &options.object);
+    }
+    /// Of HDFS's namenodes, if the URI names none.
+    const HDFS_PORT: u16 = 8020;
+    let (host, port) = uri.host_and_port()?;
+    let default = match uri.scheme() {
+        Scheme::Strait => strait_store::GATEWAY_PORT,
+        Scheme::Kadoop => strait_store::NAMENODE_PORT,
+        _ => HDFS_PORT,
+    };
+    // A host without dots and port may be a nameservice of Hadoop's configuration.
+    Some((host.to_owned(), port.unwrap_or(default)))
 }

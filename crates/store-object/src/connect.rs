@@ -82,6 +82,31 @@ pub fn bucket(scheme: Scheme, name: &str, options: &Options) -> Result<Arc<dyn B
     })
 }
 
+/// The host and port of the endpoint that serves this bucket, as the settings say.
+pub fn endpoint(scheme: Scheme, name: &str, options: &Options) -> Option<(String, u16)> {
+    let profile = Profile::read(options).unwrap_or_default();
+    let variable = |names: &[&str]| names.iter().find_map(|name| options.variable(name));
+    let url = match scheme {
+        Scheme::S3 => options.endpoint.clone().or_else(|| variable(&["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"])),
+        Scheme::Gs => variable(&["STORAGE_EMULATOR_HOST"]),
+        _ => variable(&["AZURE_STORAGE_ENDPOINT", "AZURITE_BLOB_STORAGE_URL"]),
+    };
+    let url = url.or(profile.endpoint.filter(|_| scheme == Scheme::S3)).unwrap_or_else(|| {
+        let region = options.region.clone().or_else(|| variable(&["AWS_REGION", "AWS_DEFAULT_REGION"]));
+        let region = region.or(profile.region).unwrap_or_else(|| DEFAULT_REGION.to_owned());
+        let account = variable(&["AZURE_STORAGE_ACCOUNT_NAME"]).unwrap_or_else(|| name.to_owned());
+        match scheme {
+            Scheme::S3 => format!("https://s3.{region}.amazonaws.com"),
+            Scheme::Gs => "https://storage.googleapis.com".to_owned(),
+            _ => format!("https://{account}.blob.core.windows.net"),
+        }
+    });
+    let (scheme, rest) = url.split_once("://").unwrap_or(("http", &url));
+    let uri: hyper::Uri = format!("{scheme}://{rest}").parse().ok()?;
+    let default = if scheme == "https" { 443 } else { 80 };
+    Some((uri.host()?.trim_matches(['[', ']']).to_owned(), uri.port_u16().unwrap_or(default)))
+}
+
 fn retry() -> RetryConfig {
     let backoff = BackoffConfig { max_backoff: LONGEST_PAUSE, ..BackoffConfig::default() };
     RetryConfig { backoff, max_retries: RETRIES, retry_timeout: RETRY_FOR }

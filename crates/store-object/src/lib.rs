@@ -24,7 +24,7 @@ mod reader;
 mod renaming;
 mod writer;
 
-pub use connect::Options;
+pub use connect::{Options, endpoint};
 use connect::Bucket;
 use errors::{Sent, typed};
 use keys::Keys;
@@ -217,7 +217,8 @@ fn file_status(who: &Principal, path: String, meta: &ObjectMeta) -> FileStatus {
         length: meta.size,
         replication: 1,
         block_size: BLOCK_BYTES,
-        modified_ms: meta.last_modified.timestamp_millis(),
+        // Whole seconds, as HTTP has them: a listing may know more.
+        modified_ms: meta.last_modified.timestamp() * 1_000,
         accessed_ms: 0,
         permission: 0o644,
         owner: who.user.to_string(),

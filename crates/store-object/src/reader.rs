@@ -189,10 +189,8 @@ impl FileReader for Reader {
         self.object.meta.size
     }
 
-    /// The entity tag. Equal contents may have equal tags, so the time is a part of it.
+    /// The version, in a bucket that keeps versions. Objects of equal content have equal entity tags.
     fn identity(&self) -> Option<Bytes> {
-        let meta = &self.object.meta;
-        let tag = meta.version.as_ref().or(meta.e_tag.as_ref())?;
-        Some(format!("{tag} {}", meta.last_modified.timestamp_millis()).into())
+        self.object.meta.version.clone().map(Bytes::from)
     }
 }
