@@ -22,11 +22,11 @@ use std::ops::Range;
 use std::path::Path;
 use std::ptr::null;
 use std::sync::{Arc, Mutex, PoisonError};
+use strait_store::foreign::{Foreign, Listing, Reader, Writer, absent};
 use strait_store::{
     BlockLocation, Capabilities, CreateOptions, Error, ErrorKind, FileStatus, FileType, Principal, Result,
     SetAttributes, StoreStatus, fail,
 };
-use strait_store_plugin::{Foreign, Listing, Reader, Writer, absent};
 use symbols::{File, FileInfo, Fs, Symbols};
 
 /// Entries of one portion of a listing.
@@ -71,7 +71,10 @@ impl HdfsLibrary {
         let fs = connect(&symbols, uri, options)?;
         if fs.is_null() {
             let why = format!("the library can't connect to {uri}: {}", io::Error::last_os_error());
-            return fail(ErrorKind::Unavailable, format!("{why}; see its output, CLASSPATH and LD_LIBRARY_PATH"));
+            return fail(
+                ErrorKind::Unavailable,
+                format!("{why}; see its output, CLASSPATH and LD_LIBRARY_PATH"),
+            );
         }
         Ok(Self { inner: Arc::new(Inner { symbols, fs: Address(fs), naming: Mutex::default() }) })
     }
@@ -107,7 +110,10 @@ fn connect(symbols: &Symbols, uri: &str, options: &[(String, String)]) -> Result
 /// As clients of 0.20 connect.
 fn connect_by_host(symbols: &Symbols, uri: &str) -> Result<Fs> {
     let Some(connect) = symbols.connect else {
-        return fail(ErrorKind::InvalidArgument, "the library has neither hdfsBuilderConnect nor hdfsConnect");
+        return fail(
+            ErrorKind::InvalidArgument,
+            "the library has neither hdfsBuilderConnect nor hdfsConnect",
+        );
     };
     let authority = uri.split_once("://").map_or(uri, |(_, authority)| authority);
     let (host, port) = match authority.rsplit_once(':') {
@@ -203,7 +209,9 @@ impl Inner {
             Ok(status) => Ok(Some(status)),
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
             // Some libraries say nothing about a path beneath a file.
-            Err(error) if error.kind() == ErrorKind::Internal && self.check_parents(path).is_err() => Ok(None),
+            Err(error) if error.kind() == ErrorKind::Internal && self.check_parents(path).is_err() => {
+                Ok(None)
+            }
             Err(error) => Err(error),
         }
     }
@@ -420,7 +428,9 @@ impl Foreign for HdfsLibrary {
         let file = self.inner.open(path, O_WRONLY | O_APPEND, &CreateOptions::default());
         // A lease of another writer, most likely: hdfs.h doesn't tell.
         let file = file.map_err(|error| match error.kind() {
-            ErrorKind::Internal => Error::new(ErrorKind::Busy, "it can't be opened to append; another writer may have it"),
+            ErrorKind::Internal => {
+                Error::new(ErrorKind::Busy, "it can't be opened to append; another writer may have it")
+            }
             _ => error,
         })?;
         // SAFETY: the file is open.
@@ -489,7 +499,9 @@ impl Foreign for HdfsLibrary {
         match (set.replication, self.inner.symbols.set_replication, text(path)?) {
             (None, ..) => Ok(()),
             // SAFETY: as above.
-            (Some(count), Some(set), name) => done(unsafe { set(self.inner.fs.0, name.as_ptr(), count as i16) }),
+            (Some(count), Some(set), name) => {
+                done(unsafe { set(self.inner.fs.0, name.as_ptr(), count as i16) })
+            }
             _ => absent(),
         }
     }
@@ -516,7 +528,13 @@ impl Foreign for HdfsLibrary {
             let length = status.block_size.min(status.length - offset);
             // SAFETY: one list a block, ending with NULL, each of texts, ending with NULL.
             let Some(names) = (unsafe { host_names(found, blocks.len()) }) else { break };
-            blocks.push(BlockLocation { offset, length, hosts: names, addresses: Vec::new(), corrupt: false });
+            blocks.push(BlockLocation {
+                offset,
+                length,
+                hosts: names,
+                addresses: Vec::new(),
+                corrupt: false,
+            });
             offset += status.block_size;
         }
         // SAFETY: it is freed once.
@@ -526,8 +544,9 @@ impl Foreign for HdfsLibrary {
 
     fn status(&self, _who: &Principal) -> Result<StoreStatus> {
         // SAFETY: as above.
-        let (capacity, used) =
-            unsafe { ((self.inner.symbols.capacity)(self.inner.fs.0), (self.inner.symbols.used)(self.inner.fs.0)) };
+        let (capacity, used) = unsafe {
+            ((self.inner.symbols.capacity)(self.inner.fs.0), (self.inner.symbols.used)(self.inner.fs.0))
+        };
         let (Ok(capacity), Ok(used)) = (u64::try_from(capacity), u64::try_from(used)) else {
             return Err(last_error());
         };
@@ -621,7 +640,9 @@ impl Reader for LibraryReader {
                 Ok(0) => break,
                 // SAFETY: the library has filled them.
                 Ok(read) if read <= wanted => unsafe { bytes.set_len(bytes.len() + read) },
-                Ok(_) => return fail(ErrorKind::Internal, "the library returns more bytes than were asked for"),
+                Ok(_) => {
+                    return fail(ErrorKind::Internal, "the library returns more bytes than were asked for");
+                }
                 Err(_) => return Err(last_error()),
             }
         }

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use strait_store::foreign::Foreign;
 use strait_store::{ErrorKind, Result, Scheme, StoreUri, fail};
 use strait_store_abi::HdfsLibrary;
-use strait_store_plugin::{CALL_PATIENCE, Foreign, ForeignStore, Launch, Place, Plugin, Spec};
+use strait_store_plugin::{CALL_PATIENCE, ForeignStore, Launch, Place, Plugin, Spec};
 
 /// The name of `libhdfs:` among the libraries.
 const LIBHDFS: &str = "libhdfs";
@@ -45,7 +46,9 @@ pub async fn open(uri: &StoreUri, options: &ForeignOptions) -> Result<ForeignSto
         None => {
             let known: Vec<&str> = options.libraries.keys().map(String::as_str).collect();
             let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-            let why = format!("{uri}: no plugin {name}; there is {known}; name its library: --plugin {name}=LIBRARY");
+            let why = format!(
+                "{uri}: no plugin {name}; there is {known}; name its library: --plugin {name}=LIBRARY"
+            );
             return fail(ErrorKind::InvalidArgument, why);
         }
     };

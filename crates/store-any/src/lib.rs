@@ -84,9 +84,7 @@ fn open_at<'a>(
                 let (scheme, options) = (uri.scheme(), &options.object);
                 Arc::new(strait_store_object::ObjectStore::connect(scheme, bucket, root, options).await?)
             }
-            Scheme::Plugin | Scheme::Libhdfs => {
-                Arc::new(foreign::open(uri, &options.foreign).await?)
-            }
+            Scheme::Plugin | Scheme::Libhdfs => Arc::new(foreign::open(uri, &options.foreign).await?),
             Scheme::Strait => {
                 let mut options = options.strait.clone();
                 options.store = uri.gateway_store().map(str::to_owned).or(options.store);

@@ -87,7 +87,9 @@ pub fn endpoint(scheme: Scheme, name: &str, options: &Options) -> Option<(String
     let profile = Profile::read(options).unwrap_or_default();
     let variable = |names: &[&str]| names.iter().find_map(|name| options.variable(name));
     let url = match scheme {
-        Scheme::S3 => options.endpoint.clone().or_else(|| variable(&["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"])),
+        Scheme::S3 => {
+            options.endpoint.clone().or_else(|| variable(&["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"]))
+        }
         Scheme::Gs => variable(&["STORAGE_EMULATOR_HOST"]),
         _ => variable(&["AZURE_STORAGE_ENDPOINT", "AZURITE_BLOB_STORAGE_URL"]),
     };
@@ -123,9 +125,7 @@ fn s3(name: &str, options: &Options, connector: Connector) -> Result<object_stor
     let profile = Profile::read(options)?;
     let in_environment = options.variable("AWS_ACCESS_KEY_ID").is_some() && options.profile.is_none();
     if let Some(credentials) = profile.credentials.filter(|_| !in_environment) {
-        builder = builder
-            .with_access_key_id(credentials.key)
-            .with_secret_access_key(credentials.secret);
+        builder = builder.with_access_key_id(credentials.key).with_secret_access_key(credentials.secret);
         builder = match credentials.token {
             Some(token) => builder.with_token(token),
             None => builder,
@@ -134,7 +134,8 @@ fn s3(name: &str, options: &Options, connector: Connector) -> Result<object_stor
     let variable = |names: &[&str]| names.iter().find_map(|name| options.variable(name));
     let region = options.region.clone().or_else(|| variable(&["AWS_REGION", "AWS_DEFAULT_REGION"]));
     builder = builder.with_region(region.or(profile.region).unwrap_or_else(|| DEFAULT_REGION.to_owned()));
-    let endpoint = options.endpoint.clone().or_else(|| variable(&["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"]));
+    let endpoint =
+        options.endpoint.clone().or_else(|| variable(&["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"]));
     if let Some(endpoint) = endpoint.or(profile.endpoint) {
         builder = builder.with_endpoint(endpoint.trim_end_matches('/'));
     }

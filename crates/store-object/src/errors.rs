@@ -7,14 +7,34 @@ use strait_store::{Error, ErrorKind};
 
 /// What an endpoint's error code means, and the remedy. Codes of S3, Google and Azure.
 const CODES: &[(&str, ErrorKind, &str)] = &[
-    ("ExpiredToken", ErrorKind::Unauthenticated, "the credentials have expired; get new ones, as by `aws sso login`"),
+    (
+        "ExpiredToken",
+        ErrorKind::Unauthenticated,
+        "the credentials have expired; get new ones, as by `aws sso login`",
+    ),
     ("TokenRefreshRequired", ErrorKind::Unauthenticated, "the credentials have expired; get new ones"),
     ("InvalidToken", ErrorKind::Unauthenticated, "the session token is wrong; see AWS_SESSION_TOKEN"),
     ("InvalidClientTokenId", ErrorKind::Unauthenticated, "the access key is unknown; see AWS_ACCESS_KEY_ID"),
-    ("InvalidAccessKeyId", ErrorKind::Unauthenticated, "the access key is unknown; see AWS_ACCESS_KEY_ID and the endpoint"),
-    ("SignatureDoesNotMatch", ErrorKind::Unauthenticated, "the secret key is wrong; see AWS_SECRET_ACCESS_KEY"),
-    ("AuthorizationHeaderMalformed", ErrorKind::InvalidArgument, "the region is wrong; see AWS_REGION or --region"),
-    ("RequestTimeTooSkewed", ErrorKind::Unauthenticated, "this host's clock differs too much from the endpoint's; set it"),
+    (
+        "InvalidAccessKeyId",
+        ErrorKind::Unauthenticated,
+        "the access key is unknown; see AWS_ACCESS_KEY_ID and the endpoint",
+    ),
+    (
+        "SignatureDoesNotMatch",
+        ErrorKind::Unauthenticated,
+        "the secret key is wrong; see AWS_SECRET_ACCESS_KEY",
+    ),
+    (
+        "AuthorizationHeaderMalformed",
+        ErrorKind::InvalidArgument,
+        "the region is wrong; see AWS_REGION or --region",
+    ),
+    (
+        "RequestTimeTooSkewed",
+        ErrorKind::Unauthenticated,
+        "this host's clock differs too much from the endpoint's; set it",
+    ),
     ("AuthenticationFailed", ErrorKind::Unauthenticated, "the credentials are wrong or expired"),
     ("AuthorizationFailure", ErrorKind::PermissionDenied, "these credentials may not do this"),
     ("NoSuchBucket", ErrorKind::NotFound, "there is no such bucket at this endpoint"),

@@ -35,7 +35,10 @@ impl Keys {
             return fail(ErrorKind::InvalidArgument, "this name is reserved for the markers of directories");
         }
         if path.relative().chars().any(is_escape) {
-            return fail(ErrorKind::InvalidArgument, "the name has a character that stands for a control character");
+            return fail(
+                ErrorKind::InvalidArgument,
+                "the name has a character that stands for a control character",
+            );
         }
         parsed(&format!("{}{}", self.prefix, escaped(path.relative())))
     }
@@ -67,7 +70,8 @@ pub fn moved(key: &Path, from: &str, to: &str) -> Option<Path> {
 }
 
 fn parsed(key: &str) -> Result<Path> {
-    Path::parse(key).or_else(|error| fail(ErrorKind::InvalidArgument, format!("no key for this path: {error}")))
+    Path::parse(key)
+        .or_else(|error| fail(ErrorKind::InvalidArgument, format!("no key for this path: {error}")))
 }
 
 fn is_escape(character: char) -> bool {

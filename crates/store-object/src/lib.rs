@@ -24,8 +24,8 @@ mod reader;
 mod renaming;
 mod writer;
 
-pub use connect::{Options, endpoint};
 use connect::Bucket;
+pub use connect::{Options, endpoint};
 use errors::{Sent, typed};
 use keys::Keys;
 use reader::Reader;

@@ -73,7 +73,8 @@ fn section(text: &str, name: &str) -> Option<Lines> {
             if inside {
                 lines.get_or_insert_with(Vec::new);
             }
-        } else if inside && !line.starts_with([' ', '\t', '#', ';'])
+        } else if inside
+            && !line.starts_with([' ', '\t', '#', ';'])
             && let Some((key, value)) = line.split_once('=')
             && let Some(lines) = lines.as_mut()
         {

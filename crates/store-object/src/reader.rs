@@ -56,7 +56,13 @@ impl Drop for Block {
 
 impl Reader {
     /// Opens what a HEAD request described.
-    pub fn new(bucket: Arc<dyn Bucket>, key: Path, meta: ObjectMeta, path: String, memory: Arc<Share>) -> Self {
+    pub fn new(
+        bucket: Arc<dyn Bucket>,
+        key: Path,
+        meta: ObjectMeta,
+        path: String,
+        memory: Arc<Share>,
+    ) -> Self {
         let object = Arc::new(Object { bucket, key, meta });
         // The first read at 0 doesn't follow another one: many readers want a footer or a header only.
         let ahead = Ahead { next: u64::MAX, blocks: VecDeque::new(), last_read: Instant::now() };

@@ -6,7 +6,9 @@ use crate::{AT_ONCE, Found, ObjectStore};
 use bytes::Bytes;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use object_store::path::Path;
-use object_store::{CopyMode, CopyOptions, GetOptions, GetRange, ObjectMeta, ObjectStoreExt, PutMode, PutOptions};
+use object_store::{
+    CopyMode, CopyOptions, GetOptions, GetRange, ObjectMeta, ObjectStoreExt, PutMode, PutOptions,
+};
 use strait_store::{Error, ErrorKind, Result, StorePath, fail};
 
 /// Longest object that S3 copies by one request.
@@ -36,7 +38,9 @@ impl ObjectStore {
             return fail(ErrorKind::AlreadyExists, "the new name is taken");
         }
         match (source, target) {
-            (Found::File(..), Found::Directory) => fail(ErrorKind::IsADirectory, "the new name is a directory"),
+            (Found::File(..), Found::Directory) => {
+                fail(ErrorKind::IsADirectory, "the new name is a directory")
+            }
             (Found::Directory, Found::File(..)) => fail(ErrorKind::NotADirectory, "the new name is a file"),
             (Found::File(key, meta), _) => self.rename_file(from, &key, &meta, to, replace).await,
             _ => self.rename_directory(from, to, replace).await,
@@ -80,7 +84,9 @@ impl ObjectStore {
         marked.map_err(|error| typed(error, Sent::Conditional))?;
         let (old, new) = (self.keys.directory(from), self.keys.directory(to));
         let mut pages = self.pages(from);
-        let part_copied = |error| half_done(error, "all is still under the old name, and a part under the new one; remove that");
+        let part_copied = |error| {
+            half_done(error, "all is still under the old name, and a part under the new one; remove that")
+        };
         while let Some(page) = pages.try_next().await.map_err(part_copied)? {
             let copies = page.into_iter().filter(|meta| meta.location.as_ref() != format!("{old}{MARKER}"));
             let copies = copies.map(|meta| (moved(&meta.location, &old, &new), meta));
@@ -96,7 +102,9 @@ impl ObjectStore {
             Ok(()) => self.remove_tree(from).await,
             failed => failed,
         };
-        removed.map_err(|error| half_done(error, "all is under the new name, and a part under the old one; remove that"))
+        removed.map_err(|error| {
+            half_done(error, "all is under the new name, and a part under the old one; remove that")
+        })
     }
 
     async fn copy(&self, from: &Path, size: u64, to: &Path, replace: bool) -> Result<()> {

@@ -8,7 +8,9 @@ use bytes::Bytes;
 use futures::stream::{FuturesUnordered, StreamExt};
 use hyper::header::{HeaderName, HeaderValue, IF_MATCH};
 use object_store::path::Path;
-use object_store::{MultipartUpload, ObjectStoreExt, PutMode, PutOptions, PutPayload, PutResult, UpdateVersion};
+use object_store::{
+    MultipartUpload, ObjectStoreExt, PutMode, PutOptions, PutPayload, PutResult, UpdateVersion,
+};
 use std::sync::Arc;
 use std::time::Duration;
 use strait_store::budget::{Reserved, Share};
@@ -70,7 +72,13 @@ enum State {
 
 impl Writer {
     /// A writer of an empty object.
-    pub fn new(bucket: Arc<dyn Bucket>, key: Path, path: String, publish: Publish, memory: Arc<Share>) -> Self {
+    pub fn new(
+        bucket: Arc<dyn Bucket>,
+        key: Path,
+        path: String,
+        publish: Publish,
+        memory: Arc<Share>,
+    ) -> Self {
         Self {
             bucket,
             key,
@@ -120,7 +128,10 @@ impl Writer {
                 () = sleep_until((Instant::now() + MEMORY_LOOK).min(deadline)) => {}
             }
             if self.overdraft.is_none() && Instant::now() >= deadline {
-                return fail(ErrorKind::Busy, "open files use up the memory for written bytes; close some, or retry");
+                return fail(
+                    ErrorKind::Busy,
+                    "open files use up the memory for written bytes; close some, or retry",
+                );
             }
         }
         Ok(())

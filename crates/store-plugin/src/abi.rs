@@ -82,13 +82,11 @@ pub struct Functions {
     pub list_next: Option<unsafe extern "C" fn(Handle, *mut c_char, *mut CStatus, *mut CError) -> i32>,
     pub list_close: Option<OnHandle>,
     pub open: Option<unsafe extern "C" fn(Handle, Caller, Path, *mut Handle, *mut u64, *mut CError) -> i32>,
-    pub read:
-        Option<unsafe extern "C" fn(Handle, u64, *mut c_void, usize, *mut usize, *mut CError) -> i32>,
+    pub read: Option<unsafe extern "C" fn(Handle, u64, *mut c_void, usize, *mut usize, *mut CError) -> i32>,
     pub close_reader: Option<OnHandle>,
     pub create:
         Option<unsafe extern "C" fn(Handle, Caller, Path, *const CCreate, *mut Handle, *mut CError) -> i32>,
-    pub append:
-        Option<unsafe extern "C" fn(Handle, Caller, Path, *mut Handle, *mut u64, *mut CError) -> i32>,
+    pub append: Option<unsafe extern "C" fn(Handle, Caller, Path, *mut Handle, *mut u64, *mut CError) -> i32>,
     pub write: Option<unsafe extern "C" fn(Handle, *const c_void, usize, *mut CError) -> i32>,
     pub flush: Option<Steps>,
     pub sync: Option<Steps>,

@@ -1,6 +1,5 @@
 //! The process of a library: it answers calls until its parent is gone.
 
-use crate::foreign::{Foreign, Listing, Reader, Writer};
 use crate::wire::{Answer, Channel, Request, Spec, bits};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
@@ -11,6 +10,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use strait_store::foreign::{Foreign, Listing, Reader, Writer};
 use strait_store::{CreateOptions, ErrorKind, FileStatus, Principal, Result, fail};
 
 /// Opens the file system of a library.

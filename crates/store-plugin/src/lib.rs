@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   ForeignStore (a store: blocking pool, time limits)
-//!        │ Foreign (calls that block)
+//!        │ strait_store::foreign (calls that block)
 //!        ├──────────── Plugin: the library, in this process
 //!        └─ Remote ─ Unix sockets ─ serve_parent, in the helper process ─ Plugin, or another library
 //! ```
@@ -15,14 +15,12 @@
 //! returns; wait for one without a limit.
 
 mod abi;
-mod foreign;
 mod helper;
 mod plugin;
 mod remote;
 mod shell;
 mod wire;
 
-pub use foreign::{Foreign, Listing, Reader, Writer, absent};
 pub use helper::{Opener, serve as serve_parent};
 pub use plugin::Plugin;
 pub use remote::{Launch, Remote};
@@ -31,6 +29,7 @@ pub use wire::Spec;
 
 use std::sync::Arc;
 use std::time::Duration;
+use strait_store::foreign::Foreign;
 use strait_store::{ErrorKind, Result, fail};
 
 /// Where a library runs, and how long its calls may take.
@@ -57,6 +56,8 @@ pub async fn open(spec: Spec, place: Place, opener: Opener) -> Result<ForeignSto
     match tokio::time::timeout(2 * patience, opening).await {
         Ok(Ok(opened)) => Ok(ForeignStore::new(opened?).with_patience(patience)),
         Ok(Err(_)) => fail(ErrorKind::Internal, "the thread that opened the library panicked"),
-        Err(_) => fail(ErrorKind::TimedOut, format!("the library doesn't open within {} s", 2 * patience.as_secs())),
+        Err(_) => {
+            fail(ErrorKind::TimedOut, format!("the library doesn't open within {} s", 2 * patience.as_secs()))
+        }
     }
 }

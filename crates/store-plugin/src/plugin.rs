@@ -6,7 +6,6 @@ use crate::abi::{
     ABI, CAttributes, CCaller, CChecksum, CCreate, CError, CStatus, END, Functions, Handle, MESSAGE_BYTES,
     NAME_BYTES, OWNER_BYTES,
 };
-use crate::foreign::{Foreign, Listing, Reader, Writer, absent};
 use crate::wire::capabilities;
 use libloading::Library;
 use std::ffi::{CStr, CString, c_char, c_void};
@@ -14,6 +13,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::ptr::null_mut;
 use std::sync::Arc;
+use strait_store::foreign::{Foreign, Listing, Reader, Writer, absent};
 use strait_store::{
     BlockLocation, Capabilities, Checksum, CreateOptions, Error, ErrorKind, FileStatus, FileType, Principal,
     Result, SetAttributes, StoreStatus, fail,
@@ -62,9 +62,8 @@ impl Plugin {
         let loaded = unsafe { Library::new(library) };
         let loaded = loaded.map_err(|error| wrong(format!("can't be loaded: {error}")))?;
         // SAFETY: the header gives this type to the symbol.
-        let entry = unsafe {
-            loaded.get::<unsafe extern "C" fn() -> *const Functions>(b"strait_store_plugin\0")
-        };
+        let entry =
+            unsafe { loaded.get::<unsafe extern "C" fn() -> *const Functions>(b"strait_store_plugin\0") };
         let entry = entry.map_err(|_| {
             wrong("it has no function strait_store_plugin; it isn't a plugin, or for another version".into())
         })?;
@@ -117,7 +116,10 @@ fn abilities(functions: &Functions, store: Handle) -> Result<Capabilities> {
         (functions.list_open.is_none() || functions.list_next.is_none(), "list_open, list_next"),
         (functions.open.is_none() || functions.read.is_none(), "open, read"),
         (functions.create.is_none() || functions.write.is_none(), "create, write"),
-        (functions.flush.is_none() || functions.sync.is_none() || functions.close.is_none(), "flush, sync, close"),
+        (
+            functions.flush.is_none() || functions.sync.is_none() || functions.close.is_none(),
+            "flush, sync, close",
+        ),
         (functions.rename.is_none(), "rename"),
         (functions.remove.is_none(), "remove"),
         (functions.mkdirs.is_none(), "mkdirs"),
@@ -134,7 +136,8 @@ fn abilities(functions: &Functions, store: Handle) -> Result<Capabilities> {
 }
 
 fn needed<T>(function: Option<T>, name: &str) -> Result<T> {
-    function.map_or_else(|| fail(ErrorKind::InvalidArgument, format!("the plugin lacks the function {name}")), Ok)
+    function
+        .map_or_else(|| fail(ErrorKind::InvalidArgument, format!("the plugin lacks the function {name}")), Ok)
 }
 
 fn text(text: &str) -> Result<CString> {
@@ -263,11 +266,19 @@ impl Foreign for Plugin {
     fn list(&self, who: &Principal, path: &str) -> Result<Box<dyn Listing>> {
         let mut listing = null_mut();
         // SAFETY: see above.
-        self.inner.at(self.inner.functions.list_open, who, path, |list, store, caller, at, error| unsafe {
-            list(store, caller, at, &raw mut listing, error)
-        })?;
+        self.inner.at(
+            self.inner.functions.list_open,
+            who,
+            path,
+            |list, store, caller, at, error| unsafe { list(store, caller, at, &raw mut listing, error) },
+        )?;
         let above = if path == "/" { String::new() } else { path.to_owned() };
-        Ok(Box::new(PluginListing { plugin: self.inner.clone(), listing: Address(listing), above, ended: false }))
+        Ok(Box::new(PluginListing {
+            plugin: self.inner.clone(),
+            listing: Address(listing),
+            above,
+            ended: false,
+        }))
     }
 
     fn open(&self, who: &Principal, path: &str) -> Result<Arc<dyn Reader>> {
@@ -469,9 +480,8 @@ impl Listing for PluginListing {
         while entries.len() < PORTION_ENTRIES && !self.ended {
             let (mut name, mut status) = ([0; NAME_BYTES], empty_status());
             // SAFETY: the listing is open, and borrowed by this call alone.
-            let code = ended(|error| unsafe {
-                next(self.listing.0, name.as_mut_ptr(), &raw mut status, error)
-            })?;
+            let code =
+                ended(|error| unsafe { next(self.listing.0, name.as_mut_ptr(), &raw mut status, error) })?;
             if code == END {
                 self.ended = true;
                 break;

@@ -1,6 +1,5 @@
 //! A file system in a process of its own, which may crash or hang without this one.
 
-use crate::foreign::{Foreign, Listing, Reader, Writer};
 use crate::wire::{Answer, Channel, How, Request, Spec, Who, capabilities};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use std::ffi::OsString;
@@ -15,6 +14,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use strait_store::foreign::{Foreign, Listing, Reader, Writer};
 use strait_store::{
     BlockLocation, Capabilities, Checksum, CreateOptions, Error, ErrorKind, FileStatus, Principal, Result,
     SetAttributes, StoreStatus, fail,
@@ -85,10 +85,15 @@ impl Remote {
             return Ok(current.process.clone());
         }
         if current.started.elapsed() < RESTART_PAUSE {
-            let why = format!("the library's process ended ({}); it restarts in a second", current.process.end());
+            let why =
+                format!("the library's process ended ({}); it restarts in a second", current.process.end());
             return fail(ErrorKind::Unavailable, why);
         }
-        tracing::warn!(library = self.spec.library, end = current.process.end(), "restarting the library's process");
+        tracing::warn!(
+            library = self.spec.library,
+            end = current.process.end(),
+            "restarting the library's process"
+        );
         current.started = Instant::now();
         let (process, _) = Process::start(&self.launch, &self.spec, self.patience)?;
         current.process = process;
@@ -225,7 +230,10 @@ impl Process {
     fn ended(&self, effect: Effect) -> Error {
         self.kill();
         let kind = if effect == Changes { ErrorKind::OutcomeUnknown } else { ErrorKind::Unavailable };
-        Error::new(kind, format!("the library's process ended ({}); the next call starts another", self.end()))
+        Error::new(
+            kind,
+            format!("the library's process ended ({}); the next call starts another", self.end()),
+        )
     }
 }
 
@@ -395,7 +403,13 @@ impl Foreign for Remote {
 
     fn block_locations(&self, who: &Principal, path: &str, range: Range<u64>) -> Result<Vec<BlockLocation>> {
         let (start, end) = (range.start, range.end);
-        let block = |(offset, length, hosts)| BlockLocation { offset, length, hosts, addresses: Vec::new(), corrupt: false };
+        let block = |(offset, length, hosts)| BlockLocation {
+            offset,
+            length,
+            hosts,
+            addresses: Vec::new(),
+            corrupt: false,
+        };
         match self.call(Reads, Request::Locate { who: who.into(), path: path.to_owned(), start, end })?.1 {
             Answer::Blocks(blocks) => Ok(blocks.into_iter().map(block).collect()),
             _ => strange(),

@@ -1,17 +1,17 @@
 //! A [`Foreign`] file system as a store: its calls on the blocking pool, each within a time limit.
 
-use crate::foreign::{Foreign, Listing, Reader, Writer};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::{self, BoxStream, StreamExt};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
+use strait_store::foreign::{Foreign, Listing, Reader, Writer};
+use strait_store::work;
 use strait_store::{
     BlockLocation, Capabilities, Checksum, CreateOptions, Error, ErrorKind, FileReader, FileStatus,
     FileSystem, FileWriter, MAX_CHUNK_BYTES, Principal, Result, SetAttributes, StorePath, StoreStatus, fail,
 };
-use strait_store::work;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
@@ -149,7 +149,8 @@ impl ForeignWriter {
         step: impl FnOnce(&mut dyn Writer) -> Result<()> + Send + 'static,
     ) -> Result<()> {
         if self.closed {
-            return fail(ErrorKind::InvalidArgument, "the file is closed").map_err(|e: Error| e.at(operation, &self.path));
+            return fail(ErrorKind::InvalidArgument, "the file is closed")
+                .map_err(|e: Error| e.at(operation, &self.path));
         }
         let stepped = async {
             let mut writer = self.writer.take()?;
@@ -274,7 +275,8 @@ impl FileSystem for ForeignStore {
 
     async fn open(&self, who: &Principal, path: &StorePath) -> Result<Box<dyn FileReader>> {
         let (who, at) = (who.clone(), path.clone());
-        let reader = self.call(false, move |fs| fs.open(&who, at.as_str()).map(|reader| Later::new(reader))).await;
+        let reader =
+            self.call(false, move |fs| fs.open(&who, at.as_str()).map(|reader| Later::new(reader))).await;
         let reader = reader.map_err(|error| error.at("open", path))?;
         let length = reader.0.as_ref().map_or(0, |reader| reader.length());
         Ok(Box::new(ForeignReader { store: self.clone(), reader, length, path: path.clone() }))

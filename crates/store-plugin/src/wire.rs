@@ -38,27 +38,90 @@ pub struct Who {
 #[derive(Serialize, Deserialize)]
 pub enum Request {
     Open(Spec),
-    Stat { who: Who, path: String },
-    List { who: Who, path: String },
-    ListNext { handle: u64 },
-    OpenFile { who: Who, path: String },
-    Read { handle: u64, offset: u64, size: u64 },
-    Create { who: Who, path: String, how: How },
-    Append { who: Who, path: String },
+    Stat {
+        who: Who,
+        path: String,
+    },
+    List {
+        who: Who,
+        path: String,
+    },
+    ListNext {
+        handle: u64,
+    },
+    OpenFile {
+        who: Who,
+        path: String,
+    },
+    Read {
+        handle: u64,
+        offset: u64,
+        size: u64,
+    },
+    Create {
+        who: Who,
+        path: String,
+        how: How,
+    },
+    Append {
+        who: Who,
+        path: String,
+    },
     /// The bytes are the body.
-    Write { handle: u64 },
-    Flush { handle: u64 },
-    Sync { handle: u64 },
-    Close { handle: u64 },
-    Release { handle: u64 },
-    Truncate { who: Who, path: String, length: u64 },
-    Rename { who: Who, from: String, to: String, replace: bool },
-    Remove { who: Who, path: String, recursive: bool },
-    Mkdirs { who: Who, path: String, permission: Option<u32> },
-    SetAttributes { who: Who, path: String, set: Set },
-    Locate { who: Who, path: String, start: u64, end: u64 },
-    Checksum { who: Who, path: String },
-    Status { who: Who },
+    Write {
+        handle: u64,
+    },
+    Flush {
+        handle: u64,
+    },
+    Sync {
+        handle: u64,
+    },
+    Close {
+        handle: u64,
+    },
+    Release {
+        handle: u64,
+    },
+    Truncate {
+        who: Who,
+        path: String,
+        length: u64,
+    },
+    Rename {
+        who: Who,
+        from: String,
+        to: String,
+        replace: bool,
+    },
+    Remove {
+        who: Who,
+        path: String,
+        recursive: bool,
+    },
+    Mkdirs {
+        who: Who,
+        path: String,
+        permission: Option<u32>,
+    },
+    SetAttributes {
+        who: Who,
+        path: String,
+        set: Set,
+    },
+    Locate {
+        who: Who,
+        path: String,
+        start: u64,
+        end: u64,
+    },
+    Checksum {
+        who: Who,
+        path: String,
+    },
+    Status {
+        who: Who,
+    },
 }
 
 #[derive(Serialize, Deserialize)]
@@ -83,16 +146,33 @@ pub struct Set {
 pub enum Answer {
     Done,
     /// Bits of `strait_store.h`.
-    Opened { capabilities: u32, recovery_ms: u32 },
-    Handle { handle: u64, number: u64 },
+    Opened {
+        capabilities: u32,
+        recovery_ms: u32,
+    },
+    Handle {
+        handle: u64,
+        number: u64,
+    },
     Entry(Entry),
     Entries(Vec<Entry>),
     /// The bytes are the body.
     Bytes,
     Blocks(Vec<(u64, u64, Vec<String>)>),
-    Checksum { kind: String, value: Vec<u8> },
-    Status { capacity: u64, used: u64, remaining: u64 },
-    Failed { kind: i32, message: String, retry_safe: bool },
+    Checksum {
+        kind: String,
+        value: Vec<u8>,
+    },
+    Status {
+        capacity: u64,
+        used: u64,
+        remaining: u64,
+    },
+    Failed {
+        kind: i32,
+        message: String,
+        retry_safe: bool,
+    },
 }
 
 #[derive(Serialize, Deserialize)]

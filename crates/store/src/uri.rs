@@ -211,7 +211,9 @@ impl StoreUri {
     /// The name of the plugin or the path of the library, and the URI of the file system behind it.
     pub fn foreign(&self) -> Option<(&str, &str)> {
         match self.scheme {
-            Scheme::Plugin => self.authority.split_once("://").map(|(name, _)| (name, self.authority.as_str())),
+            Scheme::Plugin => {
+                self.authority.split_once("://").map(|(name, _)| (name, self.authority.as_str()))
+            }
             Scheme::Libhdfs => {
                 let (before, _) = self.authority.split_once("://")?;
                 let at = before.rfind('!')?;
@@ -452,7 +454,9 @@ mod tests {
             assert_eq!(uri.foreign(), Some(parts));
             assert_eq!((uri.path().as_str(), uri.to_string().as_str()), ("/a", text));
         }
-        for text in ["s3:///a", "s3://b:1/a", "gs:x", "libhdfs:lib.so!hdfs://nn/", "libhdfs:/lib.so", "plugin:///a"] {
+        for text in
+            ["s3:///a", "s3://b:1/a", "gs:x", "libhdfs:lib.so!hdfs://nn/", "libhdfs:/lib.so", "plugin:///a"]
+        {
             let error = StoreUri::parse(text).expect_err(text);
             assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{text}");
             assert!(error.message().contains("write "), "{error}");

@@ -8,10 +8,10 @@ mod run;
 use crate::failure::Failure;
 use crate::help::{self, GATEWAY_FLAGS, KADOOP_FLAGS};
 pub use ckpt::{Ckpt, CkptAction, Flatten, Map};
-pub use foreign::{Doctor, FOREIGN_FLAGS, Foreign, Stores};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::parser::ValueSource;
 use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+pub use foreign::{Doctor, FOREIGN_FLAGS, Foreign, Stores};
 pub use run::{Launcher, Run};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::unix::ffi::OsStrExt;
@@ -199,7 +199,8 @@ impl Command {
     /// Whether this opens the stores that URIs name.
     fn opens_stores(&self) -> bool {
         let itself = matches!(self, Self::Up(_) | Self::Namenode(_) | Self::Datanode(_));
-        !itself && !matches!(self, Self::KadoopLog(_) | Self::Passwd(_) | Self::Malgen(_) | Self::PluginHelper)
+        !itself
+            && !matches!(self, Self::KadoopLog(_) | Self::Passwd(_) | Self::Malgen(_) | Self::PluginHelper)
     }
 }
 

@@ -55,7 +55,10 @@ const GROUPS: [(&str, &[&str]); 4] = [
             "locate", "checksum", "ckpt", "run",
         ],
     ),
-    ("Stores and clusters", &["stores", "doctor", "df", "fsck", "datanodes", "admit", "decommission", "rebalance", "kadoop-log"]),
+    (
+        "Stores and clusters",
+        &["stores", "doctor", "df", "fsck", "datanodes", "admit", "decommission", "rebalance", "kadoop-log"],
+    ),
     ("Logins, and other things", &["logout", "passwd", "malgen", "help"]),
 ];
 
@@ -63,13 +66,17 @@ const GROUPS: [(&str, &[&str]); 4] = [
 pub fn arranged(mut command: Command) -> Command {
     command.build(); // gives the subcommands their global flags
     for name in NO_CLIENTS {
-        command =
-            command.mut_subcommand(name, |one| without(&[&GATEWAY_FLAGS[..], &KADOOP_FLAGS, &FOREIGN_FLAGS].concat(), one));
+        command = command.mut_subcommand(name, |one| {
+            without(&[&GATEWAY_FLAGS[..], &KADOOP_FLAGS, &FOREIGN_FLAGS].concat(), one)
+        });
     }
     for name in OPERATORS {
-        command = command.mut_subcommand(name, |one| without(&[&UNUSED_BY_OPERATORS[..], &FOREIGN_FLAGS].concat(), one));
+        command = command
+            .mut_subcommand(name, |one| without(&[&UNUSED_BY_OPERATORS[..], &FOREIGN_FLAGS].concat(), one));
     }
-    command = command.mut_subcommand("logout", |logout| without(&[&UNUSED_BY_LOGOUT[..], &FOREIGN_FLAGS].concat(), logout));
+    command = command.mut_subcommand("logout", |logout| {
+        without(&[&UNUSED_BY_LOGOUT[..], &FOREIGN_FLAGS].concat(), logout)
+    });
     command = command.mut_subcommands(with_own_usage);
     let groups = grouped(&command);
     command.help_template(format!(

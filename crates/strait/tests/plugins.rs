@@ -5,9 +5,10 @@ mod support;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use strait_store::contract::{self, Fixture};
-use strait_store::{Principal, StorePath, StoreUri};
+use strait_store::{FileSystem, Principal, StorePath, StoreUri};
 use strait_store_any::{ForeignOptions, Launch, Library, OpenOptions};
 use support::{Gateway, Run, binary, command};
 
@@ -25,41 +26,76 @@ fn built(source: &str, dir: &Path) -> PathBuf {
     let mut cc = Command::new("cc");
     cc.args(["-Wall", "-Wextra", "-Werror", "-O1", "-shared", "-fPIC", "-I"]);
     cc.arg(root.join("crates/store-plugin/include")).arg(root.join(source)).arg("-o").arg(&library);
+    if source.contains("gluster") {
+        cc.arg("-lgfapi");
+    }
     assert!(cc.status().unwrap().success(), "{source} doesn't build");
     library
 }
 
-async fn keeps_the_contract(name: &str, inside: bool) {
-    let dir = tempfile::tempdir().unwrap();
-    let data = dir.path().join("data");
-    std::fs::create_dir(&data).unwrap();
-    let library = Library {
-        path: built("plugins/reference/reference.c", dir.path()),
-        options: vec![("root".to_owned(), data.display().to_string())],
-        inside,
-    };
+/// The store of a URI whose libraries run in helpers of the binary under test.
+async fn opened(uri: &str, name: &str, library: Library) -> Arc<dyn FileSystem> {
     let foreign = ForeignOptions {
-        libraries: [("dir".to_owned(), library)].into(),
+        libraries: [(name.to_owned(), library)].into(),
         helper: Some(Launch { program: binary().into(), arguments: vec!["plugin-helper".into()] }),
     };
     let options = OpenOptions { foreign, ..OpenOptions::default() };
-    let uri = StoreUri::parse("plugin:dir://here/").unwrap();
-    let store = strait_store_any::open(&uri, &options).await.unwrap();
+    strait_store_any::open(&StoreUri::parse(uri).unwrap(), &options).await.unwrap()
+}
+
+async fn keeps_the_contract(name: &str, store: Arc<dyn FileSystem>, who: &str) {
     let root = StorePath::parse("/contract").unwrap();
-    let report = contract::run(name, &Fixture::new(store, root, Principal::new("root"))).await;
+    let report = contract::run(name, &Fixture::new(store.clone(), root.clone(), Principal::new(who))).await;
     // Straight to standard error, which the test harness doesn't capture.
     std::io::stderr().write_all(format!("{report}\n").as_bytes()).unwrap();
     assert!(report.failed.is_empty(), "{report}");
+    store.remove(&Principal::new(who), &root, true).await.unwrap();
+}
+
+async fn reference_keeps_the_contract(name: &str, inside: bool) {
+    let dir = tempfile::tempdir().unwrap();
+    let library = Library {
+        path: built("plugins/reference/reference.c", dir.path()),
+        options: vec![("root".to_owned(), support::fresh(dir.path(), "data").display().to_string())],
+        inside,
+    };
+    keeps_the_contract(name, opened("plugin:dir://here/", "dir", library).await, "root").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_plugin_in_this_process_keeps_the_contract() {
-    keeps_the_contract("plugin (reference, inside)", true).await;
+    reference_keeps_the_contract("plugin (reference, inside)", true).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_plugin_in_its_own_process_keeps_the_contract() {
-    keeps_the_contract("plugin (reference, apart)", false).await;
+    reference_keeps_the_contract("plugin (reference, apart)", false).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs a GlusterFS volume: scripts/test-heavy.sh"]
+async fn glusterfs_keeps_the_contract() {
+    let volume =
+        std::env::var("STRAIT_TEST_GLUSTER").expect("STRAIT_TEST_GLUSTER names a volume of this host");
+    let dir = tempfile::tempdir().unwrap();
+    let path = built("plugins/gluster/gluster.c", dir.path());
+    for inside in [false, true] {
+        let options = vec![("volume".to_owned(), volume.clone())];
+        let library = Library { path: path.clone(), options, inside };
+        let store = opened("plugin:gluster://localhost/", "gluster", library).await;
+        keeps_the_contract(&format!("plugin (GlusterFS, inside: {inside})"), store, "root").await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs Hadoop's libhdfs: scripts/test-heavy.sh"]
+async fn a_foreign_libhdfs_keeps_the_contract() {
+    let library = std::env::var("STRAIT_TEST_LIBHDFS").expect("STRAIT_TEST_LIBHDFS names a libhdfs.so");
+    let hdfs = strait_testkit::MiniHdfs::start().unwrap();
+    let uri = format!("libhdfs:{library}!{}/", hdfs.uri().trim_end_matches('/'));
+    let library = Library { options: vec![("timeout".to_owned(), "60".to_owned())], ..Library::default() };
+    let store = opened(&uri, "libhdfs", library).await;
+    keeps_the_contract("libhdfs (apart)", store, &strait_testkit::current_user()).await;
 }
 
 #[test]

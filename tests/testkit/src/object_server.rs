@@ -81,7 +81,12 @@ impl ObjectServer {
         let Some(binary) = found("STRAIT_TEST_AZURITE", None) else { return Ok(None) };
         let server = Self::start("azurite", |port, dir| {
             let mut command = Command::new(&binary);
-            command.args(["--silent", "--skipApiVersionCheck", "--inMemoryPersistence", "--disableTelemetry"]);
+            command.args([
+                "--silent",
+                "--skipApiVersionCheck",
+                "--inMemoryPersistence",
+                "--disableTelemetry",
+            ]);
             command.args(["--blobHost", "127.0.0.1", "--blobPort", &port.to_string()]).current_dir(dir);
             command
         });

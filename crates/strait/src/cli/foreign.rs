@@ -48,7 +48,8 @@ impl Foreign {
         let helper = Launch { program, arguments: vec!["plugin-helper".into()] };
         let mut options = ForeignOptions { helper: Some(helper), ..ForeignOptions::default() };
         for flag in &self.plugins {
-            let Some((name, path)) = flag.split_once('=').filter(|(name, path)| !name.is_empty() && !path.is_empty())
+            let Some((name, path)) =
+                flag.split_once('=').filter(|(name, path)| !name.is_empty() && !path.is_empty())
             else {
                 return Err(Failure::usage(format!("--plugin {flag}: write NAME=LIBRARY")));
             };
@@ -71,7 +72,9 @@ impl Foreign {
             name.as_str() != "libhdfs" && library.path.as_os_str().is_empty()
         };
         match options.libraries.iter().find(unnamed) {
-            Some((name, _)) => Err(Failure::usage(format!("no library for {name}: give --plugin {name}=LIBRARY"))),
+            Some((name, _)) => {
+                Err(Failure::usage(format!("no library for {name}: give --plugin {name}=LIBRARY")))
+            }
             None => Ok(options),
         }
     }

@@ -4,6 +4,7 @@ use crate::cli::Doctor;
 use crate::context::{Context, Place};
 use crate::failure::Failure;
 use crate::output::Output;
+use futures::{StreamExt, TryStreamExt};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use strait_store::{CreateOptions, ErrorKind, FileSystemExt, MAX_CHUNK_BYTES, StoreUri};
@@ -16,6 +17,8 @@ const PATIENCE: Duration = Duration::from_secs(90);
 const REACH_PATIENCE: Duration = Duration::from_secs(5);
 /// Written and read to measure the throughput: some seconds at 2 MB/s.
 const PROBE_BYTES: usize = 4 * MAX_CHUNK_BYTES;
+/// Entries that are listed: a page of most stores.
+const MAX_LISTED: usize = 1_000;
 /// A difference of clocks above this makes logins and signatures fail sooner or later (S3: 15 min; Kerberos:
 /// 5 min).
 const SKEW: Duration = Duration::from_secs(60);
@@ -99,11 +102,15 @@ fn capabilities(place: &Place) -> String {
 /// Checks that need the open store.
 async fn inside(place: &Place, read_only: bool, report: &mut Report) -> Result<(), Failure> {
     let began = Instant::now();
-    let listed = timeout(PATIENCE, place.fs.list_all(&place.who, &place.path, usize::MAX)).await;
+    let listing = place.fs.list(&place.who, &place.path).take(MAX_LISTED);
+    let listed = timeout(PATIENCE, listing.try_collect::<Vec<_>>()).await;
     let verdict = match listed {
         Err(_) => Bad(silent(), "see the server's log"),
         Ok(Err(error)) => refused(&error.into()),
-        Ok(Ok(entries)) => Good(format!("{} has {} entries, {}", place.path, entries.len(), ms(began))),
+        Ok(Ok(entries)) => {
+            let more = if entries.len() == MAX_LISTED { " or more" } else { "" };
+            Good(format!("{} has {}{more} entries, {}", place.path, entries.len(), ms(began)))
+        }
     };
     report.tell("list", verdict)?;
     if read_only {
@@ -123,7 +130,9 @@ async fn inside(place: &Place, read_only: bool, report: &mut Report) -> Result<(
     }
     match removed {
         Ok(Ok(())) => report.tell("remove", Good(String::new())),
-        Ok(Err(error)) if error.kind() == ErrorKind::NotFound => report.tell("remove", Left("there was nothing")),
+        Ok(Err(error)) if error.kind() == ErrorKind::NotFound => {
+            report.tell("remove", Left("there was nothing"))
+        }
         Ok(Err(error)) => report.tell("remove", refused(&error.into())),
         Err(_) => report.tell("remove", Bad(silent(), "remove .strait-doctor-* later")),
     }
@@ -131,7 +140,8 @@ async fn inside(place: &Place, read_only: bool, report: &mut Report) -> Result<(
 
 /// Writes, looks at, reads and renames a temporary file. Stops at the first check that fails.
 async fn probing(probe: &Place, report: &mut Report) -> Result<(), Failure> {
-    let content: Vec<u8> = (0..PROBE_BYTES as u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    let content: Vec<u8> =
+        (0..PROBE_BYTES as u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
     let (began, began_ms) = (Instant::now(), now_ms());
     let options = CreateOptions::default();
     let bytes = bytes::Bytes::from(content);
@@ -220,7 +230,9 @@ impl Report {
                 ("fix", fix.into()),
             ]);
         }
-        self.out.line(format_args!("{check:8} {state:8} {}", detail.replace(['\n', '\r'], " ")).to_string().trim_end())?;
+        self.out.line(
+            format_args!("{check:8} {state:8} {}", detail.replace(['\n', '\r'], " ")).to_string().trim_end(),
+        )?;
         match fix {
             "" => Ok(()),
             fix => self.out.line(format_args!("{:17} fix: {fix}", "")),
@@ -254,6 +266,8 @@ mod tests {
     fn clocks_agree_within_the_time_of_the_write() {
         assert!(matches!(skew(10_500, 11_000, 12_000), Good(text) if text.starts_with("agrees")));
         assert!(matches!(skew(5_000, 11_000, 12_000), Good(text) if text == "5.0 s behind this host's"));
-        assert!(matches!(skew(1_000_000, 11_000, 12_000), Bad(text, _) if text == "988.0 s ahead of this host's"));
+        assert!(
+            matches!(skew(1_000_000, 11_000, 12_000), Bad(text, _) if text == "988.0 s ahead of this host's")
+        );
     }
 }

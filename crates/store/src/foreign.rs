@@ -1,13 +1,13 @@
 //! A file system whose calls block: what a library behind a C interface is, here or in another process.
 
-use strait_store::{
+use crate::{
     BlockLocation, Capabilities, Checksum, CreateOptions, ErrorKind, FileStatus, Principal, Result,
     SetAttributes, StoreStatus, fail,
 };
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The operations of `strait_store::FileSystem`, for one thread each. Paths are normalised.
+/// The operations of [`crate::FileSystem`], for one thread each. Paths are normalised.
 pub trait Foreign: Send + Sync + 'static {
     /// Its abilities.
     fn capabilities(&self) -> Capabilities;
@@ -68,11 +68,11 @@ pub trait Reader: Send + Sync {
 pub trait Writer: Send {
     /// Accepts all of the bytes.
     fn write(&mut self, bytes: &[u8]) -> Result<()>;
-    /// As of `strait_store::FileWriter`.
+    /// As of [`crate::FileWriter`].
     fn flush(&mut self) -> Result<()>;
-    /// As of `strait_store::FileWriter`.
+    /// As of [`crate::FileWriter`].
     fn sync(&mut self) -> Result<()>;
-    /// As of `strait_store::FileWriter`.
+    /// As of [`crate::FileWriter`].
     fn close(&mut self) -> Result<()>;
     /// Where the first byte goes.
     fn begins_at(&self) -> u64;
