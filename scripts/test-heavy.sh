@@ -7,7 +7,7 @@
 # and HDFS_KILLS=N change how many.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-scripts/setup.sh build power
+scripts/setup.sh build power go
 
 step() {
     printf '\n== %s\n' "$*"
@@ -26,7 +26,29 @@ each_crate_alone() {
     done
 }
 
+readonly MINIO_VERSION=v0.0.0-20260212201848-7aac2a2c5b7c
+readonly TOOLS=$PWD/.cache/object-servers
+
+# The contract suite on MinIO, an emulator of Google's service, a GlusterFS volume, and Hadoop's libhdfs.
+foreign_stores() {
+    mkdir -p "$TOOLS"
+    [[ -x $TOOLS/minio ]] || GOBIN=$TOOLS go install "github.com/minio/minio@$MINIO_VERSION"
+    STRAIT_TEST_MINIO=$TOOLS/minio \
+        cargo test --locked -p strait-store-object --test contract -- --include-ignored --nocapture s3_at_minio
+    if [[ -n ${STRAIT_TEST_GLUSTER:-} ]]; then
+        cargo test --locked -p strait --test plugins -- --include-ignored --nocapture glusterfs
+    else
+        echo "glusterfs_keeps_the_contract: 0 passed, 1 skipped (it needs STRAIT_TEST_GLUSTER, a volume of this host)"
+    fi
+    if [[ -n ${STRAIT_TEST_LIBHDFS:-} ]]; then
+        cargo test --locked -p strait --test plugins -- --include-ignored --nocapture a_foreign_libhdfs
+    else
+        echo "a_foreign_libhdfs_keeps_the_contract: 0 passed, 1 skipped (it needs STRAIT_TEST_LIBHDFS, a libhdfs.so)"
+    fi
+}
+
 step each_crate_alone
+step foreign_stores
 FLEXRPC_CALLS=${CALLS:-1000000} step flexrpc --test at_most_once
 FLEXRPC_BYTES_APART=1 \
     step cargo test --locked --release -p strait-idl-tests --test acceptance -- --nocapture

@@ -157,7 +157,11 @@ fn gs(name: &str, options: &Options, connector: Connector) -> object_store::Resu
         let url = if host.contains("://") { host.clone() } else { format!("http://{host}") };
         builder = builder.with_base_url(url.trim_end_matches('/'));
     }
-    builder.with_skip_signature(options.unsigned || emulator.is_some()).build()
+    match emulator {
+        // It takes any token, and object_store wants one for changes.
+        Some(_) => builder.with_bearer_token("emulator").build(),
+        None => builder.with_skip_signature(options.unsigned).build(),
+    }
 }
 
 fn az(name: &str, options: &Options, connector: Connector) -> object_store::Result<MicrosoftAzure> {

@@ -98,11 +98,14 @@ fn by_transport(failed: &Failed, text: &str) -> (ErrorKind, String) {
             (ErrorKind::Unavailable, format!("{cause}; see the endpoint, and `strait doctor URI`"))
         }
         Some(_) => (ErrorKind::Unavailable, format!("the connection broke: {cause}")),
+        None if text.contains("token request")
+            || text.contains("credentials")
+            || text.contains("metadata") =>
+        {
+            (ErrorKind::Unauthenticated, shortened(text))
+        }
         None if text.contains("status code: 5") || text.contains("status code: 429") => {
             (ErrorKind::Unavailable, shortened(text))
-        }
-        None if text.contains("credentials") || text.contains("metadata") => {
-            (ErrorKind::Unauthenticated, shortened(text))
         }
         None => (ErrorKind::Internal, shortened(text)),
     }
