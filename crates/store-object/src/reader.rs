@@ -44,13 +44,15 @@ struct Ahead {
 struct Block {
     range: Range<u64>,
     bytes: Shared<BoxFuture<'static, std::result::Result<Bytes, Arc<Error>>>>,
-    fetching: AbortHandle,
     _room: Reserved,
 }
 
-impl Drop for Block {
+/// Ends a request that nobody waits for any more.
+struct Fetching(AbortHandle);
+
+impl Drop for Fetching {
     fn drop(&mut self) {
-        self.fetching.abort();
+        self.0.abort();
     }
 }
 
@@ -130,13 +132,17 @@ impl Ahead {
             let Some(room) = (start < end).then(|| memory.reserve(end - start)).flatten() else { return };
             let (object, fetched) = (object.clone(), start..end);
             let task = tokio::spawn(async move { object.get(fetched).await.map_err(Arc::new) });
-            let fetching = task.abort_handle();
-            let bytes = task.map(|ended| match ended {
-                Ok(bytes) => bytes,
-                Err(_) => Err(Arc::new(Error::new(ErrorKind::Unavailable, "the read was cut off"))),
-            });
+            // Shared with the readers of the block, who may still wait when it is dropped here.
+            let fetching = Fetching(task.abort_handle());
+            let bytes = async move {
+                let _fetching = fetching;
+                match task.await {
+                    Ok(bytes) => bytes,
+                    Err(_) => Err(Arc::new(Error::new(ErrorKind::Unavailable, "the read was cut off"))),
+                }
+            };
             let bytes = bytes.boxed().shared();
-            self.blocks.push_back(Block { range: start..end, bytes, fetching, _room: room });
+            self.blocks.push_back(Block { range: start..end, bytes, _room: room });
         }
     }
 

@@ -173,7 +173,8 @@ impl FileReader for ForeignReader {
                 .map_err(|error: Error| error.at("read", &self.path));
         }
         let Some(reader) = self.reader.0.clone() else { return Ok(Bytes::new()) };
-        if length == 0 {
+        // Libraries count in signed numbers.
+        if length == 0 || i64::try_from(offset).is_err() {
             return Ok(Bytes::new());
         }
         let read = self.store.call(false, move |_| reader.read(offset, length)).await;

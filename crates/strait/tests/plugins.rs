@@ -149,7 +149,7 @@ fn a_bad_plugin_is_a_typed_error_in_time() {
     let missing = bad(dir.path(), Path::new("/no/such.so"), "", &["ls", "plugin:bad://x/"]);
     missing.fails(INVALID_ARGUMENT, "can't be loaded");
     let none = bad(dir.path(), Path::new("/lib/x86_64-linux-gnu/libm.so.6"), "", &["ls", "plugin:bad://x/"]);
-    none.fails(INVALID_ARGUMENT, "such");
+    none.fails(INVALID_ARGUMENT, "isn't a plugin");
     assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
 }
 
@@ -173,10 +173,11 @@ fn a_gateway_outlives_the_crash_of_a_plugin() {
     for _ in 0..2 {
         let crashed = gateway.run(["stat", &gateway.uri("/@bad/crash")]);
         assert_eq!(crashed.code, UNAVAILABLE, "{}", crashed.stderr);
+        assert_eq!(gateway.run(["cat", &gateway.uri("/f")]).text(), "content");
+        // Another process takes the crashed one's place, after a pause.
+        std::thread::sleep(Duration::from_millis(1_100));
         gateway.run(["stat", &gateway.uri("/@bad/hang")]).fails(TIMED_OUT, "doesn't return");
         assert_eq!(gateway.run(["cat", &gateway.uri("/f")]).text(), "content");
-        // Another process has taken the crashed one's place.
-        std::thread::sleep(Duration::from_secs(1));
         gateway.run(["stat", &gateway.uri("/@bad/fine")]).ok();
     }
 }
