@@ -413,6 +413,18 @@ static int32_t truncate_file(void *opened, const strait_caller *caller, const ch
 
 /* ------------------------------------------------------------------ names */
 
+/* libgfapi 10 crashes in a rename to a missing directory. */
+static int32_t check_parent(const store *own, const char *path, strait_error *error) {
+    char parent[PATH_MAX];
+    struct stat found;
+    snprintf(parent, sizeof parent, "%s", path);
+    char *slash = strrchr(parent, '/');
+    slash[slash == parent ? 1 : 0] = 0;
+    if (glfs_stat(own->volume, parent, &found) != 0) return failed(error);
+    if (!S_ISDIR(found.st_mode)) return fail(STRAIT_NOT_A_DIRECTORY, "the new name's parent is a file", error);
+    return STRAIT_OK;
+}
+
 static int32_t rename_path(void *opened, const strait_caller *caller, const char *from, const char *to,
                            int32_t replace, strait_error *error) {
     (void)caller;
@@ -427,10 +439,17 @@ static int32_t rename_path(void *opened, const strait_caller *caller, const char
     size_t length = strlen(from);
     if (strncmp(from, to, length) == 0 && to[length] == '/' && S_ISDIR(found.st_mode))
         return fail(STRAIT_INVALID_ARGUMENT, "a directory can't be moved into itself", error);
-    int32_t kind = STRAIT_OK;
+    int32_t kind = check_parent(own, new, error);
+    if (kind != STRAIT_OK) return kind;
+    int is_directory = S_ISDIR(found.st_mode);
     pthread_mutex_lock(&own->naming);
-    if (!replace && glfs_lstat(own->volume, new, &found) == 0)
+    int is_taken = glfs_lstat(own->volume, new, &found) == 0;
+    if (is_taken && !replace)
         kind = fail(STRAIT_ALREADY_EXISTS, "the new name is taken", error);
+    else if (is_taken && is_directory && !S_ISDIR(found.st_mode))
+        kind = fail(STRAIT_NOT_A_DIRECTORY, "the new name is a file", error);
+    else if (is_taken && !is_directory && S_ISDIR(found.st_mode))
+        kind = fail(STRAIT_IS_A_DIRECTORY, "the new name is a directory", error);
     else if (glfs_rename(own->volume, old, new) != 0)
         kind = failed(error);
     pthread_mutex_unlock(&own->naming);
@@ -518,14 +537,11 @@ static int32_t set_owner(glfs_t *volume, const char *full, const strait_attribut
     return glfs_chown(volume, full, owner, group) == 0 ? STRAIT_OK : failed(error);
 }
 
-static struct timespec time_of(uint8_t given, int64_t ms) {
-    struct timespec time = {.tv_sec = 0, .tv_nsec = UTIME_OMIT};
-    if (given) {
-        int64_t rest = ms % 1000 < 0 ? ms % 1000 + 1000 : ms % 1000;
-        time.tv_sec = (ms - rest) / 1000;
-        time.tv_nsec = rest * 1000000;
-    }
-    return time;
+/* libgfapi doesn't know UTIME_OMIT: a time that stays is set again. */
+static struct timespec time_of(uint8_t given, int64_t ms, struct timespec now) {
+    if (!given) return now;
+    int64_t rest = ms % 1000 < 0 ? ms % 1000 + 1000 : ms % 1000;
+    return (struct timespec){.tv_sec = (ms - rest) / 1000, .tv_nsec = rest * 1000000};
 }
 
 static int32_t set_attributes(void *opened, const strait_caller *caller, const char *path,
@@ -540,8 +556,8 @@ static int32_t set_attributes(void *opened, const strait_caller *caller, const c
         if (kind != STRAIT_OK) return kind;
     }
     if (set->has_permission && glfs_chmod(volume, full, set->permission) != 0) return failed(error);
-    struct timespec times[2] = {time_of(set->has_accessed, set->accessed_ms),
-                                time_of(set->has_modified, set->modified_ms)};
+    struct timespec times[2] = {time_of(set->has_accessed, set->accessed_ms, found.st_atim),
+                                time_of(set->has_modified, set->modified_ms, found.st_mtim)};
     if ((set->has_accessed || set->has_modified) && glfs_utimens(volume, full, times) != 0)
         return failed(error);
     return STRAIT_OK;
