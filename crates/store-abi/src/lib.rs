@@ -397,7 +397,13 @@ impl Foreign for HdfsLibrary {
             return fail(ErrorKind::IsADirectory, "it is a directory");
         }
         let file = self.inner.open(path, O_RDONLY, &CreateOptions::default())?;
-        Ok(Arc::new(LibraryReader { file, length: status.length }))
+        // The status of a file being written lags behind what its readers see.
+        let symbols = &self.inner.symbols;
+        // SAFETY: the file is open.
+        let seen =
+            symbols.available.map_or(0, |available| unsafe { available(self.inner.fs.0, file.file.0) });
+        let length = status.length.max(u64::try_from(seen).unwrap_or(0));
+        Ok(Arc::new(LibraryReader { file, length }))
     }
 
     fn create(&self, _who: &Principal, path: &str, how: &CreateOptions) -> Result<Box<dyn Writer>> {

@@ -99,6 +99,7 @@ symbols! {
         set_string: b"hdfsBuilderConfSetStr" (*mut c_void, Text, Text) -> c_int;
         connect_builder: b"hdfsBuilderConnect" (*mut c_void) -> Fs;
         connect: b"hdfsConnect" (Text, u16) -> Fs;
+        available: b"hdfsAvailable" (Fs, File) -> c_int;
         hflush: b"hdfsHFlush" (Fs, File) -> c_int;
         hsync: b"hdfsHSync" (Fs, File) -> c_int;
         chmod: b"hdfsChmod" (Fs, Text, c_short) -> c_int;
