@@ -29,7 +29,7 @@ each_crate_alone() {
 readonly MINIO_VERSION=v0.0.0-20260212201848-7aac2a2c5b7c
 readonly TOOLS=$PWD/.cache/object-servers
 
-# The contract suite on MinIO, an emulator of Google's service, a GlusterFS volume, and Hadoop's libhdfs.
+# The contract suite on MinIO, a GlusterFS volume, and Hadoop's libhdfs.
 foreign_stores() {
     mkdir -p "$TOOLS"
     [[ -x $TOOLS/minio ]] || GOBIN=$TOOLS go install "github.com/minio/minio@$MINIO_VERSION"
