@@ -174,7 +174,8 @@ impl FileReader for ForeignReader {
         }
         let Some(reader) = self.reader.0.clone() else { return Ok(Bytes::new()) };
         // Libraries count in signed numbers.
-        if length == 0 || i64::try_from(offset).is_err() {
+        let end = offset.saturating_add(length as u64);
+        if length == 0 || i64::try_from(end).is_err() {
             return Ok(Bytes::new());
         }
         let read = self.store.call(false, move |_| reader.read(offset, length)).await;
