@@ -1,5 +1,5 @@
 # The commands of daily work; each sets up what it needs by itself.
-.PHONY: run check test test-heavy memcheck histories bench lint fmt gen docs fuzz clean
+.PHONY: run check test test-languages test-heavy memcheck histories bench lint fmt gen docs fuzz clean
 
 # Builds, starts a gateway over Kadoop in ./strait-data, proves it with a round trip
 # from Python, and serves until Ctrl-C. LISTEN=HOST:PORT and DATA=DIR change the defaults.
@@ -13,6 +13,10 @@ check:
 # CRATE=NAME picks the tests of one room, such as gateway.
 test:
 	@scripts/test.sh $(CRATE)
+
+# Languages by Thrift's generators, libraries above fsspec, and a job of Spark.
+test-languages:
+	@scripts/test-languages.sh
 
 # What takes too long for every change: a million calls, a million schedules.
 test-heavy:

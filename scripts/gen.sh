@@ -8,4 +8,5 @@ cd "$(dirname "$0")/.."
 scripts/setup.sh test
 .venv/bin/python clients/python/generate.py
 clients/java/generate.sh
+node clients/node/generate.mjs
 cp idl/dfs.thrift clients/cpp/idl/dfs.thrift

@@ -5,7 +5,9 @@
 #   run     build + Python and the client's requirements in .venv
 #   power   build + the tools that make ext4 and XFS, for disks that lose power
 #   go      Go, which is not installed but only looked for
-#   test    run + power + go + Java, Maven, pytest, CMake, rpcgen and libtirpc, and Thrift's compiler and C++ runtime
+#   node    Node, which is only looked for, and the client's compiler in clients/node/node_modules
+#   test    run + power + go + node + Java, Maven, pytest, CMake, rpcgen and libtirpc, and Thrift's compiler and C++ runtime
+#   languages  test + Ruby, Perl, PHP and Erlang with Thrift's runtimes, and libraries above fsspec
 #   check   run + rustfmt, clippy, pytest, ruff, mypy
 #   lint    check + go + cargo-deny, clang-format
 #   fuzz    build + a C++ compiler for libFuzzer
@@ -19,7 +21,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 # The oldest versions that the project is built and tested with.
-readonly MIN_RUST=1.95 MIN_PYTHON=3.11 MIN_JAVA=17 MIN_GO=1.26
+readonly MIN_RUST=1.95 MIN_PYTHON=3.11 MIN_JAVA=17 MIN_GO=1.26 MIN_NODE=20
 readonly CARGO_DENY_VERSION=0.20.2
 
 say() { printf 'setup: %s\n' "$*" >&2; }
@@ -101,8 +103,19 @@ setup_go() {
     at_least "$MIN_GO" "$(go env GOVERSION | sed 's/^go//')" || die "Go is too old, $MIN_GO or newer is needed"
 }
 
+setup_node() {
+    have node && have npm || die "please install Node $MIN_NODE or newer, with npm: https://nodejs.org"
+    at_least "$MIN_NODE" "$(node --version | sed 's/^v//')" || die "Node is too old, $MIN_NODE or newer is needed"
+    local wanted=clients/node/package-lock.json stamp=clients/node/node_modules/.strait-lock
+    cmp -s "$wanted" "$stamp" && return 0
+    say "installing $wanted"
+    npm --prefix clients/node ci --ignore-scripts --no-audit --no-fund --silent >&2
+    cp "$wanted" "$stamp"
+}
+
 setup_test() {
     setup_go
+    setup_node
     setup_power
     need g++ have g++
     need thrift-compiler have thrift
@@ -131,6 +144,20 @@ setup_test() {
     version=$(sed -n 's/^JAVA_VERSION="\(.*\)"/\1/p' "$(dirname "$(readlink -f "$(command -v javac)")")/../release")
     at_least "$MIN_JAVA" "$version" || die "Java is $version, $MIN_JAVA or newer is needed"
     python_requirements test
+}
+
+setup_languages() {
+    setup_test
+    need ruby have ruby
+    need ruby-thrift ruby -e 'require "thrift"'
+    need php-cli have php
+    need php-thrift test -e /usr/lib/php/Transport/TSocket.php
+    need libthrift-perl perl -MThrift::Socket -e 1
+    need libbit-vector-perl perl -MBit::Vector -e 1
+    need libclass-accessor-perl perl -MClass::Accessor -e 1
+    need erlang-base have erlc
+    install_packages
+    python_requirements languages
 }
 
 setup_check() {
@@ -188,7 +215,7 @@ python_requirements() {
 (($#)) || set -- build
 for group in "$@"; do
     case $group in
-    build | run | power | go | test | check | lint | fuzz | memcheck | bench | histories) "setup_$group" ;;
-    *) die "no group $group; there are build, run, power, go, test, check, lint, fuzz, memcheck, bench, histories" ;;
+    build | run | power | go | node | test | languages | check | lint | fuzz | memcheck | bench | histories) "setup_$group" ;;
+    *) die "no group $group; there are build, run, power, go, node, test, languages, check, lint, fuzz, memcheck, bench, histories" ;;
     esac
 done

@@ -3,7 +3,7 @@
 # FlexRPC's million real calls under faults, a process of a chain struck at each byte of a call, its
 # million simulated schedules, and a million thread orders; Kadoop's million schedules, 200 times
 # that one of its processes is killed, and 200 that one or all of its servers lose power; 100 faults
-# of an HDFS in mid-write; and `make memcheck`. CALLS=N, SEEDS=N, ORDERS=N, KILLS=N, POWER_LOSSES=N
+# of an HDFS in mid-write; `make test-languages`, and `make memcheck`. CALLS=N, SEEDS=N, ORDERS=N, KILLS=N, POWER_LOSSES=N
 # and HDFS_KILLS=N change how many.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -67,4 +67,5 @@ HDFS_KILLS=${HDFS_KILLS:-100} HDFS_IDLE_S=75 \
 export SHUTTLE_ORDERS=${ORDERS:-50000}
 RUSTFLAGS="${RUSTFLAGS:-} --cfg shuttle" CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/shuttle \
     step flexrpc --lib sync::orders
+step scripts/test-languages.sh
 step scripts/memcheck.sh

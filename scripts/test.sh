@@ -43,7 +43,10 @@ every_language() {
     STRAIT_BIN=$(realpath "${CARGO_TARGET_DIR:-target}/debug/strait")
     export STRAIT_BIN
     timed Python .venv/bin/python -m pytest --durations=10 clients/python
-    timed Java mvn -q -B -f clients/java/pom.xml verify
+    # Installed, so that the file system for Hadoop finds it.
+    timed Java mvn -q -B -f clients/java/pom.xml install
+    timed Hadoop hadoop_client
+    timed Node node_client
     timed C++ cpp_client
     timed Go go_client
     (unset STRAIT_TEST_HDFS && timed "C++ with sanitizers" cpp_client address,undefined)
@@ -68,6 +71,26 @@ go_client() {
         /^ *--- SKIP/ { skipped++ }
         { print }
         END { printf "Go: %d passed, %d failed, %d skipped\n", passed, failed, skipped }'
+}
+
+# hadoop_client: Hadoop's own tests of the file system for it.
+hadoop_client() {
+    mvn -q -B -f clients/java/hadoop/pom.xml install
+    cat clients/java/hadoop/target/surefire-reports/*.txt | tr -d , | awk '
+        /^Tests run:/ { ran += $3; failed += $5 + $7; skipped += $9 }
+        END { printf "Hadoop: %d passed, %d failed, %d skipped\n", ran - failed - skipped, failed, skipped }'
+}
+
+# node_client: its build and its tests; in place of the cases that passed, their number.
+node_client() {
+    npm --prefix clients/node test --silent | awk '
+        /^# conformance/ { print }
+        /^ *not ok/ { print; shown = 30 }
+        shown-- > 0 { print }
+        /^# pass / { passed = $3 }
+        /^# fail / { failed = $3 }
+        /^# skipped / { skipped = $3 }
+        END { printf "Node: %d passed, %d failed, %d skipped\n", passed, failed, skipped }'
 }
 
 # Hand-overs between threads, in thousands of orders of who runs when.

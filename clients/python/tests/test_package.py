@@ -18,6 +18,10 @@ with strait.connect(sys.argv[1]) as client:
     with client.open("/package", "w") as file:
         file.write("there and back")
     assert client.open("/package").read() == "there and back"
+
+import fsspec  # finds strait:// by the entry point
+with fsspec.open(f"strait://{sys.argv[1]}/package", "r") as file:
+    assert file.read() == "there and back"
 """
 
 
@@ -50,7 +54,7 @@ def test_the_wheel_of_the_sdist_makes_a_round_trip_in_an_empty_environment(tmp_p
     pip = (python, "-m", "pip", "--disable-pip-version-check", "--quiet")
     run(*pip, "wheel", "--no-deps", "--wheel-dir", dist, sdist, cwd=tmp_path)
     (wheel,) = dist.glob("strait_fs-*.whl")
-    run(*pip, "install", wheel, cwd=tmp_path)
+    run(*pip, "install", f"{wheel}[fsspec]", cwd=tmp_path)
     (tmp_path / "store").mkdir()
     with gateways.started((tmp_path / "store").as_uri()) as address:
         run(python, "-c", ROUND_TRIP, address, cwd=tmp_path)

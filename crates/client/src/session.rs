@@ -34,7 +34,7 @@ const LOGIN_TIMEOUT: Duration = Duration::from_secs(60);
 const FURTHER_PATIENCE: Duration = Duration::from_secs(1);
 /// Pauses before each further attempt after a connection broke. Together they outlast a gateway's
 /// restart, and stay below the patience of people who wait for an [`strait_store::Error`]. No attempt
-/// begins later than [`Options::timeout`] after the first failure.
+/// begins later than [`Options::timeout`] after the first failure. The upper half of each is random.
 const RETRY_DELAYS: [Duration; 9] = [
     Duration::from_millis(0),
     Duration::from_millis(100),
@@ -619,12 +619,21 @@ impl Retries {
     /// The pause before the next attempt; none if there have been enough.
     pub(super) fn next(&mut self, session: &Session) -> Option<Duration> {
         let failed_at = *self.failed_at.get_or_insert_with(Instant::now);
-        let delay = RETRY_DELAYS.get(self.made).copied()?;
+        let delay = jittered(*RETRY_DELAYS.get(self.made)?);
         self.made += 1;
         let in_time = failed_at.elapsed() + delay <= session.timeout;
         let long = session.timeout.min(RETURN_WITHIN);
         (in_time && !lock(&session.away).for_long(long)).then_some(delay)
     }
+}
+
+/// A pause between half of `longest` and all of it, so that the clients of one gateway don't return at
+/// once.
+fn jittered(longest: Duration) -> Duration {
+    let mut random = [0];
+    // Without random bytes, the shortest pause.
+    let _ = rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty());
+    longest / 2 + longest / 2 * u32::from(random[0]) / u32::from(u8::MAX)
 }
 
 /// The error for a mutation with an unknown outcome.
@@ -648,4 +657,18 @@ where
         Err(error) => convert::senseless(error),
     };
     Err(error.at(subject.operation, subject.path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_differ_and_keep_their_bounds() {
+        let longest = Duration::from_secs(1);
+        let pauses: Vec<Duration> = (0..64).map(|_| jittered(longest)).collect();
+        assert!(pauses.iter().all(|pause| (longest / 2..=longest).contains(pause)), "{pauses:?}");
+        assert!(pauses.iter().any(|pause| *pause != pauses[0]), "{pauses:?}");
+        assert_eq!(jittered(Duration::ZERO), Duration::ZERO);
+    }
 }

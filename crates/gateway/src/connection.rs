@@ -7,7 +7,7 @@
 use crate::context::Context;
 use crate::departure::{Departure, Encrypted};
 use crate::dispatch::execute;
-use crate::fair::{Holder, Key};
+use crate::fair::{Engaged, Holder, Key};
 use crate::http::{self, Joined};
 use crate::input::{Input, Received, Sender};
 use crate::memory::{Account, Permit};
@@ -173,6 +173,7 @@ async fn run<R: AsyncRead + Departure + Unpin, W: AsyncWrite + Unpin>(
             ends: false,
         },
         running: FuturesOrdered::new(),
+        engaged: None,
         pending: None,
         due: None,
         leaves_at: None,
@@ -223,6 +224,8 @@ struct Connection<R, W> {
     output: Output<W>,
     /// Requests being executed, in their order.
     running: FuturesOrdered<BoxFuture<'static, Outgoing>>,
+    /// Counts this connection among its user's busy ones, while requests run.
+    engaged: Option<Engaged>,
     /// A request that can't start yet.
     pending: Option<Request>,
     /// The earliest time of that request, from a client that hasn't logged in.
@@ -277,6 +280,9 @@ impl<R: AsyncRead + Departure + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
                 }
                 Some(answer) = self.running.next(), if !self.running.is_empty() => {
                     self.output.push(answer);
+                    if self.running.is_empty() {
+                        self.engaged = None;
+                    }
                     self.postpone_leaving();
                 }
                 sent = self.output.send(&self.account), if self.output.busy() => sent?,
@@ -364,6 +370,7 @@ impl<R: AsyncRead + Departure + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
         self.alone = !beside_others;
         let (context, key) = (self.context.clone(), self.key.clone());
         let answer = execute(request, context, key, memory);
+        self.engaged.get_or_insert_with(|| self.ready.engage());
         self.running.push_back(match processor::needs_turns(&self.ready) {
             true => Box::pin(processor::in_turns(self.ready.clone(), answer)),
             false => Box::pin(answer),

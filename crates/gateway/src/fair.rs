@@ -62,6 +62,12 @@ struct Ticket {
 pub struct Holder {
     pool: Arc<Pool>,
     held: AtomicUsize,
+    engaged: AtomicUsize,
+}
+
+/// A connection with requests at work. Counts for its holder until dropped.
+pub struct Engaged {
+    holder: Arc<Holder>,
 }
 
 /// Units held until dropped.
@@ -108,7 +114,8 @@ impl Pool {
             table.holders.retain(|_, holder| holder.strong_count() > 0);
             table.prune_at = (2 * table.holders.len()).max(FIRST_LOOK);
         }
-        let holder = Arc::new(Holder { pool: self.clone(), held: AtomicUsize::new(0) });
+        let holder =
+            Arc::new(Holder { pool: self.clone(), held: AtomicUsize::new(0), engaged: AtomicUsize::new(0) });
         table.holders.insert(key.clone(), Arc::downgrade(&holder));
         holder
     }
@@ -196,6 +203,17 @@ impl Holder {
     /// Units that it may have at most.
     pub fn most(&self) -> usize {
         self.pool.half()
+    }
+
+    /// Counts a connection that begins to work for this holder.
+    pub fn engage(self: &Arc<Self>) -> Engaged {
+        self.engaged.fetch_add(1, Ordering::Relaxed);
+        Engaged { holder: self.clone() }
+    }
+
+    /// Connections with requests at work.
+    pub fn engaged(&self) -> usize {
+        self.engaged.load(Ordering::Relaxed)
     }
 
     /// The holder with this key, of the same pool.
@@ -288,6 +306,12 @@ impl Holder {
 struct Place {
     holder: Arc<Holder>,
     number: u64,
+}
+
+impl Drop for Engaged {
+    fn drop(&mut self) {
+        self.holder.engaged.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Drop for Place {

@@ -340,6 +340,7 @@ impl Front {
         };
         let ready = self.shared.ready.holder(&key);
         let answer = execute(request, context.0.clone(), key, granted);
+        let _engaged = ready.engage();
         let outgoing = match processor::needs_turns(&ready) {
             true => processor::in_turns(ready, answer).await,
             false => answer.await,

@@ -28,10 +28,11 @@ pub fn for_requests(processors: usize) -> Arc<Pool> {
     Pool::new(2 * READY_REQUESTS_A_PROCESSOR * processors)
 }
 
-/// Whether a user, each of whose connections has a reference to `holder`, has so many that turns
-/// bound the number of its ready tasks. Without turns, a single client's requests are faster.
-pub fn needs_turns(holder: &Arc<Holder>) -> bool {
-    Arc::strong_count(holder) > holder.most()
+/// Whether so many of a user's connections have requests at work that turns bound the number of its
+/// ready tasks. Idle connections make nothing ready, so they don't count. Without turns, requests of
+/// few connections are faster.
+pub fn needs_turns(holder: &Holder) -> bool {
+    holder.engaged() > holder.most()
 }
 
 /// Does `work`, each step of it in a turn of `holder`. A step ends when the work waits.
@@ -124,11 +125,15 @@ mod tests {
     }
 
     #[test]
-    fn only_a_user_with_many_connections_needs_turns() {
+    fn only_a_user_with_many_busy_connections_needs_turns() {
         let pool = for_requests(1);
-        let mut connections = vec![user(&pool, "ada"); READY_REQUESTS_A_PROCESSOR];
-        assert!(!needs_turns(&connections[0]));
-        connections.push(user(&pool, "ada"));
-        assert!(needs_turns(&connections[0]));
+        let ada = user(&pool, "ada");
+        let idle = vec![ada.clone(); 1_000];
+        let mut busy: Vec<_> = (0..READY_REQUESTS_A_PROCESSOR).map(|_| ada.engage()).collect();
+        assert!(!needs_turns(&idle[0]));
+        busy.push(ada.engage());
+        assert!(needs_turns(&idle[0]));
+        busy.pop();
+        assert!(!needs_turns(&idle[0]));
     }
 }

@@ -70,7 +70,7 @@ fn a_rack_on_one_host_is_started_as_documented() {
 }
 
 /// Names of directories without pages of ours: built, fetched or hidden ones.
-const NO_PAGES: [&str; 3] = ["target", "build", "strait-data"];
+const NO_PAGES: [&str; 4] = ["target", "build", "node_modules", "strait-data"];
 
 /// The repository's pages.
 fn pages(dir: &Path, found: &mut Vec<PathBuf>) {

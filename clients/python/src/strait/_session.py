@@ -84,6 +84,7 @@ class Session:
         self.user = ""
         self.store: StoreInfo = StoreInfo("", "", frozenset(), 0)
         self.max_chunk_bytes = DEFAULT_CHUNK_BYTES
+        self.max_idle = MAX_IDLE_CONNECTIONS
         # At once and without retries: a user who mistypes an address needs to know now.
         try:
             self._idle.append(self._connect(self.deadline()))
@@ -245,7 +246,7 @@ class Session:
         stale = connection.login != self._login or connection.is_a_parents()
         usable = not (connection.broken or connection.in_flight or stale or self.closed)
         with self._lock:
-            if usable and len(self._idle) < MAX_IDLE_CONNECTIONS:
+            if usable and len(self._idle) < self.max_idle:
                 self._idle.append(connection)
                 return
         connection.close()

@@ -1,0 +1,238 @@
+// Connections that are cut, stall and end, gateways that restart, and streams.
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import net from "node:net";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { pipeline } from "node:stream/promises";
+import { after, before, describe, test } from "node:test";
+import { setTimeout } from "node:timers/promises";
+import { connect, StraitError } from "../src/index.js";
+import type { Client } from "../src/index.js";
+import { pattern } from "./cases.js";
+import { freePort, start } from "./gateways.js";
+import type { Gateway } from "./gateways.js";
+
+const of = (kind: string) => (error: unknown) => error instanceof StraitError && error.kind === kind;
+
+/** Between client and gateway: cuts each of its connections after so many bytes of replies. */
+class Proxy {
+  cutAfter = Infinity;
+  stallAfter = Infinity;
+  cuts = 0;
+  connections = 0;
+  private readonly sockets = new Set<net.Socket>();
+  private constructor(private readonly server: net.Server) {}
+
+  static async to(port: number): Promise<Proxy> {
+    const server = net.createServer();
+    const proxy = new Proxy(server);
+    server.on("connection", (client) => {
+      const gateway = net.connect(port, "127.0.0.1");
+      let replied = 0;
+      proxy.connections++;
+      for (const socket of [client, gateway]) {
+        proxy.sockets.add(socket);
+        socket.on("error", () => {}).on("close", () => (client.destroy(), gateway.destroy()));
+      }
+      client.on("data", (data) => gateway.write(data));
+      gateway.on("data", (data) => {
+        const [cut, stall] = [proxy.cutAfter - replied, proxy.stallAfter - replied];
+        replied += data.length;
+        client.write(data.subarray(0, Math.max(0, Math.min(cut, stall))));
+        if (cut < data.length) {
+          proxy.cuts++;
+          client.end(() => client.destroy());
+        }
+      });
+    });
+    server.listen(0, "127.0.0.1");
+    await once(server, "listening");
+    return proxy;
+  }
+
+  get address(): string {
+    return `127.0.0.1:${(this.server.address() as net.AddressInfo).port}`;
+  }
+
+  async cutNow(): Promise<void> {
+    for (const socket of this.sockets) socket.destroy();
+    await setTimeout(10); // until the client can know
+  }
+
+  close(): void {
+    this.server.close();
+    void this.cutNow();
+  }
+}
+
+describe("a gateway behind a faulty network", () => {
+  let gateway: Gateway;
+  let proxy: Proxy;
+  let client: Client;
+
+  before(async () => {
+    gateway = await start("file");
+    proxy = await Proxy.to(Number(gateway.address.split(":")[1]));
+    client = await connect(proxy.address, { timeoutMs: 20_000 });
+  });
+  after(async () => {
+    await client.close();
+    proxy.close();
+    await gateway.stop();
+  });
+
+  test("a read goes on over cut connections", async () => {
+    const data = pattern(3, 0, 5_000_000);
+    await client.writeFile("/read", data);
+    for (const cutAfter of [1_500_000, 2_200_000, 3_000_000]) {
+      const file = await client.open("/read");
+      proxy.cutAfter = cutAfter;
+      proxy.cuts = 0;
+      assert.ok((await file.readAll()).equals(data));
+      assert.ok(proxy.cuts > 0, "nothing was cut");
+      proxy.cutAfter = Infinity;
+      await file.close();
+    }
+  });
+
+  test("cut appends are neither lost nor doubled", async () => {
+    const data = pattern(5, 0, 6_000_000);
+    const file = await client.create("/append", { overwrite: true });
+    for (let at = 0; at < data.length; at += 300_000) {
+      await file.write(data.subarray(at, at + 300_000));
+      if (at % 900_000 === 0) await proxy.cutNow();
+    }
+    await proxy.cutNow();
+    await file.close();
+    assert.ok((await client.readFile("/append")).equals(data));
+  });
+
+  test("a change whose reply is cut is made once", async () => {
+    await client.writeFile("/once", "x");
+    await proxy.cutNow();
+    await client.rename("/once", "/twice"); // a second execution would find nothing
+    await proxy.cutNow();
+    await client.remove("/twice");
+    assert.equal(await client.exists("/twice"), false);
+  });
+
+  test("a silent gateway is reported within the deadline, with the path", async () => {
+    const hasty = await connect(proxy.address, { timeoutMs: 400 });
+    proxy.stallAfter = 0;
+    const began = Date.now();
+    await assert.rejects(hasty.stat("/silent"), (error: unknown) => {
+      assert.ok(of("TimedOut")(error), String(error));
+      assert.equal((error as StraitError).path, "/silent");
+      return (error as StraitError).retrySafe;
+    });
+    await assert.rejects(hasty.remove("/silent"), (error: unknown) => of("TimedOut")(error) && !(error as StraitError).retrySafe);
+    assert.ok(Date.now() - began < 5_000);
+    proxy.stallAfter = Infinity;
+    assert.equal(await hasty.exists("/silent"), false, "the next request begins anew");
+    await hasty.close();
+  });
+
+  test("a thousand calls at once take turns on a few connections", async () => {
+    await client.writeFile("/many", "x");
+    const before = proxy.connections;
+    const file = await client.open("/many");
+    const found = await Promise.all(Array.from({ length: 1_000 }, (_, n) => client.exists(n % 2 ? "/many" : "/none")));
+    assert.equal(found.filter(Boolean).length, 500);
+    const bytes = await Promise.all(Array.from({ length: 200 }, () => file.readAt(0, 1)));
+    assert.ok(bytes.every((one) => one.toString() === "x"));
+    await file.close();
+    assert.ok(proxy.connections - before <= 8, `${proxy.connections - before} connections`);
+  });
+
+  test("a missing file is an error as of node:fs", async () => {
+    await assert.rejects(client.open("/missing"), { code: "ENOENT", errno: -2, path: "/missing", kind: "NotFound" });
+  });
+
+  test("streams carry a file both ways, and an aborted one leaves it open to others", async () => {
+    const data = pattern(9, 0, 3_000_000);
+    await pipeline([data.subarray(0, 1_234_567), data.subarray(1_234_567)], await client.createWriteStream("/stream"));
+    const parts: Buffer[] = [];
+    for await (const part of await client.createReadStream("/stream")) parts.push(part as Buffer);
+    assert.ok(Buffer.concat(parts).equals(data));
+    const stream = await client.createWriteStream("/stream");
+    stream.destroy();
+    await once(stream, "close");
+    await client.writeFile("/stream", "again");
+    assert.equal(await client.readFile("/stream", "utf8"), "again");
+  });
+
+  test("get and put copy whole files, and leave nothing behind a failure", async () => {
+    const scratch = await mkdtemp(path.join(tmpdir(), "strait-node-"));
+    const local = path.join(scratch, "local");
+    await writeFile(local, pattern(1, 0, 2_500_000));
+    await client.mkdirs("/whole");
+    assert.equal(await client.put(local, "/whole"), 2_500_000);
+    await assert.rejects(client.put(local, "/whole"), of("AlreadyExists"));
+    await client.put(local, "/whole/local", { overwrite: true });
+    await client.get("/whole/local", path.join(scratch, "copy"));
+    assert.ok((await readFile(path.join(scratch, "copy"))).equals(await readFile(local)));
+    await assert.rejects(client.get("/whole/local", local), of("AlreadyExists"));
+    await assert.rejects(client.get("/whole", path.join(scratch, "directory")), of("IsADirectory"));
+    assert.deepEqual((await readdir(scratch)).sort(), ["copy", "local"]);
+    const names: string[] = [];
+    for await (const { name } of client.list("/whole")) names.push(name);
+    assert.deepEqual(names, ["local"]);
+    await rm(scratch, { recursive: true });
+  });
+});
+
+test("a client survives its gateway's restart", async () => {
+  const [directory, port] = [await mkdtemp(path.join(tmpdir(), "strait-node-")), await freePort()];
+  const first = await start("file", port, directory);
+  const client = await connect(first.address);
+  await client.writeFile("/x", "before");
+  const file = await client.open("/x");
+  await first.stop();
+  const second = await start("file", port, directory);
+  assert.equal(await client.readFile("/x", "utf8"), "before");
+  assert.equal((await file.readAll()).toString(), "before", "the reader opens its file again");
+  await file.close();
+  await client.close();
+  await second.stop();
+  await rm(directory, { recursive: true });
+});
+
+test("nothing at the address is Unavailable at once", async () => {
+  const began = Date.now();
+  await assert.rejects(connect(`127.0.0.1:${await freePort()}`), of("Unavailable"));
+  assert.ok(Date.now() - began < 1_000);
+});
+
+test("a gateway that went away is Unavailable after its pauses", async () => {
+  const gateway = await start("file");
+  const client = await connect(gateway.address);
+  await gateway.stop();
+  const began = Date.now();
+  await assert.rejects(client.stat("/x"), of("Unavailable"));
+  const waited = Date.now() - began;
+  assert.ok(waited > 1_500 && waited < 10_000, `${waited} ms`);
+  await client.close();
+});
+
+for (const [what, bytes] of [
+  ["an over-long frame", Buffer.from("7fffffff", "hex")],
+  ["bytes of HTTP", Buffer.from("HTTP/1.1 400 Bad Request\r\n\r\n")],
+  ["nothing but an end", Buffer.alloc(0)],
+] as const) {
+  test(`a peer that answers with ${what} is Unavailable`, async () => {
+    const server = net.createServer((socket) => {
+      socket.on("error", () => {}).once("data", () => socket.end(bytes));
+    });
+    server.listen(0, "127.0.0.1");
+    await once(server, "listening");
+    const { port } = server.address() as net.AddressInfo;
+    await assert.rejects(connect(`127.0.0.1:${port}`, { timeoutMs: 2_000 }), of("Unavailable"));
+    server.close();
+  });
+}
+
+test("an address with a user is InvalidArgument", async () => {
+  await assert.rejects(connect("strait://user@gateway/"), of("InvalidArgument"));
+});

@@ -1,0 +1,479 @@
+"""``strait://`` for fsspec, and so for pandas, polars, DuckDB, pyarrow and dask.
+
+>>> import pandas
+>>> frame = pandas.read_parquet("strait://127.0.0.1:9090/@lab/events.parquet")
+
+Installed with the extra ``fsspec``, it registers by an entry point: nobody needs to import it.
+
+It is synchronous. fsspec's asynchronous file systems belong to a thread with an event loop,
+which a forked child doesn't have: fsspec refuses them there. This one goes on in the child, and
+reads many ranges at once by threads. `strait.aio` is for programs with an event loop.
+"""
+
+import contextlib
+import io
+import os
+import secrets
+import threading
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from pathlib import Path
+from typing import Any, BinaryIO, TypeVar, cast
+
+from fsspec.callbacks import DEFAULT_CALLBACK, Callback
+from fsspec.spec import AbstractFileSystem
+from fsspec.utils import stringify_path, tokenize
+
+from strait import errors
+from strait._reader import RemoteReader
+from strait._types import BlockLocation, FileInfo
+from strait._uri import DEFAULT_PORT, SCHEME, Uri
+from strait._writer import BufferedWriter, RemoteWriter
+from strait.client import DEFAULT_BUFFER_BYTES, DEFAULT_TIMEOUT_S, Client, connect
+
+R = TypeVar("R")
+
+# Ranges and files fetched at once: as many as a client keeps idle connections.
+PARALLEL = 8
+# Options that fsspec itself gives or takes.
+FSSPEC_OPTIONS = frozenset(
+    {"use_listings_cache", "listings_expiry_time", "max_paths", "asynchronous", "loop"}
+)
+
+# fsspec makes an instance for each thread. They share a session by their arguments, since a gateway
+# bounds the sessions of a user.
+_clients: dict[str, Client] = {}
+_clients_lock = threading.Lock()
+
+
+def _renew_lock() -> None:
+    global _clients_lock
+    _clients_lock = threading.Lock()
+
+
+# Another thread of the parent may have held it. The clients notice the fork by themselves.
+os.register_at_fork(after_in_child=_renew_lock)
+
+
+class Reader(io.BufferedReader):
+    """A file open to read, with the attributes that users of fsspec look for."""
+
+    raw: RemoteReader
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file when it was opened."""
+        return self.raw.length
+
+    @property
+    def path(self) -> str:
+        """The path in the store."""
+        return self.raw.name
+
+
+class Writer(BufferedWriter):
+    """A file open to write. In a transaction, it takes its name at the end of that."""
+
+    def __init__(self, raw: RemoteWriter, size: int, client: Client, target: str | None) -> None:
+        super().__init__(raw, size)
+        self._client = client
+        self._target = target
+
+    @property
+    def path(self) -> str:
+        """The path in the store."""
+        return self._target or self.raw.name
+
+    def commit(self) -> None:
+        """Gives the file its name."""
+        self.close()
+        if self._target is not None:
+            self._client.replace(self.raw.name, self._target)
+
+    def discard(self) -> None:
+        """Removes the file, if it has no name yet."""
+        self.raw.give_up()
+        if self._target is not None:
+            with contextlib.suppress(errors.NotFound):
+                self._client.remove(self.raw.name)
+
+
+class StraitFileSystem(AbstractFileSystem):  # type: ignore[misc]
+    """The files of one store behind a gateway.
+
+    Options are those of `strait.connect`; `host`, `port` and `store` come from a URI. The
+    connection is made by the first request, so an instance costs nothing, and can be pickled with
+    its options. Nothing is cached: each listing and each `info` asks the gateway.
+    """
+
+    protocol = "strait"
+    root_marker = "/"
+
+    def __init__(
+        self,
+        host: str,
+        port: int = DEFAULT_PORT,
+        store: str | None = None,
+        *,
+        user: str | None = None,
+        password: str | None = None,
+        token: str | None = None,
+        tls: bool | str = False,
+        timeout: float = DEFAULT_TIMEOUT_S,
+        **fsspec_options: Any,
+    ) -> None:
+        unknown = fsspec_options.keys() - FSSPEC_OPTIONS
+        if unknown:
+            # A misspelled password would be a login as nobody.
+            raise TypeError(f"strait:// has no option {', '.join(sorted(unknown))}")
+        super().__init__(**fsspec_options)
+        self._uri = Uri(host, port, store, "/")
+        self._login: dict[str, Any] = {
+            "user": user,
+            "password": password,
+            "token": token,
+            "tls": tls,
+            "timeout": timeout,
+        }
+        self._key = tokenize(host, port, store, self._login)
+
+    @property
+    def client(self) -> Client:
+        """The client that all instances with these options share."""
+        client = _clients.get(self._key)
+        if client is not None:
+            return client
+        with _clients_lock:
+            client = _clients.get(self._key)
+            if client is None:
+                client = _clients[self._key] = connect(self._uri.gateway, **self._login)
+        return client
+
+    def close(self) -> None:
+        """Ends the session of all instances with these options; the next request begins another."""
+        with _clients_lock:
+            client = _clients.pop(self._key, None)
+        if client is not None:
+            client.close()
+
+    # -- Names
+
+    @property
+    def fsid(self) -> str:
+        return f"strait_{tokenize(self._uri.gateway)}"
+
+    @classmethod
+    def _strip_protocol(cls, path: Any) -> Any:
+        if isinstance(path, list):
+            return [cls._strip_protocol(one) for one in path]
+        path = stringify_path(path)
+        if path.startswith(SCHEME):
+            return Uri.parse(path).path
+        return "/" + path.strip("/")
+
+    def unstrip_protocol(self, name: str) -> str:
+        if name.startswith(SCHEME):
+            return name
+        path = name.lstrip("/")
+        escape = "@" if self._uri.store is None and path.startswith("@") else ""
+        return f"{self._uri.gateway.rstrip('/')}/{escape}{path}"
+
+    @staticmethod
+    def _get_kwargs_from_urls(path: str) -> dict[str, Any]:
+        if not path.startswith(SCHEME):
+            return {}
+        uri = Uri.parse(path)
+        where: dict[str, Any] = {"host": uri.host, "port": uri.port}
+        return where if uri.store is None else where | {"store": uri.store}
+
+    # -- Looking
+
+    def info(self, path: str, **kwargs: Any) -> dict[str, Any]:
+        return _entry(self.client.stat(self._strip_protocol(path)))
+
+    def ls(self, path: str, detail: bool = True, **kwargs: Any) -> list[Any]:
+        path = self._strip_protocol(path)
+        try:
+            entries = [_entry(info) for info in self.client.scandir(path)]
+        except errors.NotADirectory:
+            entries = [self.info(path)]
+        return entries if detail else [entry["name"] for entry in entries]
+
+    def exists(self, path: str, **kwargs: Any) -> bool:
+        return self.client.exists(self._strip_protocol(path))
+
+    def isdir(self, path: str) -> bool:
+        return self.client.isdir(self._strip_protocol(path))
+
+    def isfile(self, path: str) -> bool:
+        return self.client.isfile(self._strip_protocol(path))
+
+    def modified(self, path: str) -> datetime:
+        return self.client.stat(self._strip_protocol(path)).modified
+
+    def locate(self, path: str, offset: int = 0, length: int | None = None) -> list[BlockLocation]:
+        """The blocks of a range of the file and their hosts, as `Client.locate`."""
+        return self.client.locate(self._strip_protocol(path), offset, length)
+
+    # -- Files
+
+    def _open(
+        self,
+        path: str,
+        mode: str = "rb",
+        block_size: int | None = None,
+        autocommit: bool = True,
+        cache_options: Any = None,
+        **options: Any,
+    ) -> Any:
+        size = block_size or DEFAULT_BUFFER_BYTES
+        if mode == "rb":
+            return Reader(self.client.open(path, "rb", buffering=0), size)
+        target = None
+        if mode not in ("wb", "xb", "ab"):
+            raise ValueError(f"invalid mode: {mode!r}; stores read, or append, but not both")
+        if not autocommit:
+            if mode == "ab":
+                raise errors.Unsupported("a transaction can't append", path)
+            if mode == "xb" and self.exists(path):
+                raise errors.AlreadyExists("the path is taken", path)
+            path, target = _beside(path), path
+        return Writer(
+            self.client.open(path, mode, buffering=0, **options),  # type: ignore[call-overload]
+            size, self.client, target,
+        )  # fmt: skip
+
+    def cat_file(
+        self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any
+    ) -> bytes:
+        with self._raw(path) as file:
+            return _range(file, start, end)
+
+    def cat_ranges(
+        self,
+        paths: list[str],
+        starts: Any,
+        ends: Any,
+        max_gap: int | None = None,
+        on_error: str = "return",
+        **kwargs: Any,
+    ) -> list[Any]:
+        """The ranges, eight at a time; each file is opened once.
+
+        `max_gap` changes nothing: requests in flight cost less than bytes between ranges.
+        """
+        if not isinstance(paths, list):
+            raise TypeError("paths is no list")
+        begins, stops = (
+            list(side) if isinstance(side, Sequence) else [side] * len(paths)
+            for side in (starts, ends)
+        )
+        if not len(paths) == len(begins) == len(stops):
+            raise ValueError("paths, starts and ends differ in length")
+        with contextlib.ExitStack() as stack:
+            opened = _in_parallel(self._raw, dict.fromkeys(paths))
+            files = dict(zip(dict.fromkeys(paths), opened, strict=True))
+            for file in opened:
+                if isinstance(file, RemoteReader):
+                    stack.callback(file.close)
+
+            def fetch(job: tuple[str, Any, Any]) -> bytes:
+                file = files[job[0]]
+                if isinstance(file, Exception):
+                    raise file
+                return _range(file, *job[1:])
+
+            return _checked(
+                _in_parallel(fetch, list(zip(paths, begins, stops, strict=True))), on_error
+            )
+
+    def cat(
+        self, path: Any, recursive: bool = False, on_error: str = "raise", **kwargs: Any
+    ) -> Any:
+        paths = self.expand_path(path, recursive=recursive)
+        if (
+            len(paths) == 1
+            and not isinstance(path, list)
+            and paths[0] == self._strip_protocol(path)
+        ):
+            return self.cat_file(paths[0], **kwargs)
+        got = _in_parallel(lambda one: self.cat_file(one, **kwargs), paths)
+        if on_error == "omit":
+            return {p: g for p, g in zip(paths, got, strict=True) if not isinstance(g, Exception)}
+        return dict(zip(paths, _checked(got, on_error), strict=True))
+
+    def _raw(self, path: str) -> RemoteReader:
+        return self.client.open(self._strip_protocol(path), "rb", buffering=0)
+
+    def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **kwargs: Any) -> None:
+        path = self._strip_protocol(path)
+        with self.client.open(path, "xb" if mode == "create" else "wb", **kwargs) as file:
+            file.write(value)
+
+    def get_file(
+        self,
+        rpath: str,
+        lpath: Any,
+        callback: Callback = DEFAULT_CALLBACK,
+        outfile: BinaryIO | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Reads and writes at once. The local file appears when it is complete."""
+        rpath = self._strip_protocol(rpath)
+        target = outfile if outfile is not None else lpath
+        if isinstance(target, str | os.PathLike):
+            if self.isdir(rpath):
+                Path(target).mkdir(parents=True, exist_ok=True)
+                return
+            Path(target).parent.mkdir(parents=True, exist_ok=True)
+        self.client.get(rpath, target, _progress(callback), overwrite=True)
+
+    def put_file(
+        self,
+        lpath: str,
+        rpath: str,
+        callback: Callback = DEFAULT_CALLBACK,
+        mode: str = "overwrite",
+        **kwargs: Any,
+    ) -> None:
+        """Reads and writes at once. The remote file appears when it is complete."""
+        rpath = self._strip_protocol(rpath)
+        if Path(lpath).is_dir():
+            self.makedirs(rpath, exist_ok=True)
+            return
+        self.client.put(lpath, rpath, _progress(callback), overwrite=mode == "overwrite")
+
+    def cp_file(self, path1: str, path2: str, **kwargs: Any) -> None:
+        """Copies through this machine. The new file appears when it is complete."""
+        path1, path2 = self._strip_protocol(path1), self._strip_protocol(path2)
+        if self.isdir(path1):
+            self.makedirs(path2, exist_ok=True)
+            return
+        with self._raw(path1) as source:
+            source.expect_all()
+            self.client.put(cast(BinaryIO, source), path2, overwrite=True)
+
+    def touch(self, path: str, truncate: bool = True, **kwargs: Any) -> None:
+        path = self._strip_protocol(path)
+        if not truncate and self.exists(path):
+            self.client.utime(path)
+        else:
+            self.pipe_file(path, b"")
+
+    # -- Changing names
+
+    def mkdir(self, path: str, create_parents: bool = True, **kwargs: Any) -> None:
+        path = self._strip_protocol(path)
+        if create_parents:
+            self.client.makedirs(path)
+        else:
+            self.client.mkdir(path)
+
+    def makedirs(self, path: str, exist_ok: bool = False) -> None:
+        self.client.makedirs(self._strip_protocol(path), exist_ok=exist_ok)
+
+    def rmdir(self, path: str) -> None:
+        path = self._strip_protocol(path)
+        if self.isfile(path):
+            raise errors.NotADirectory("rmdir removes directories", path)
+        self.client.remove(path)
+
+    def rm_file(self, path: str) -> None:
+        path = self._strip_protocol(path)
+        if self.isdir(path):
+            raise errors.IsADirectory("rm_file removes files; use rmdir, or rm", path)
+        self.client.remove(path)
+
+    def _rm(self, path: str) -> None:
+        self.client.remove(path)
+
+    def rm(self, path: Any, recursive: bool = False, maxdepth: int | None = None) -> None:
+        if maxdepth is not None:
+            super().rm(path, recursive, maxdepth)
+            return
+        for one in self.expand_path(path):
+            if recursive:
+                self.client.rmtree(one)
+            else:
+                self.rm_file(one)
+
+    def mv(
+        self,
+        path1: Any,
+        path2: Any,
+        recursive: bool = False,
+        maxdepth: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Renames. If `path2` is a directory, the file or directory goes into it."""
+        if isinstance(path1, list) or "*" in path1 or maxdepth is not None:
+            super().mv(path1, path2, recursive, maxdepth, **kwargs)
+            return
+        source, target = self._strip_protocol(path1), self._strip_protocol(path2)
+        if source == target:
+            return
+        if self.isdir(target):
+            target = f"{target.rstrip('/')}/{source.rpartition('/')[2]}"
+        self.client.replace(source, target)
+
+
+def _entry(info: FileInfo) -> dict[str, Any]:
+    return {
+        "name": "/" + info.path.strip("/"),
+        "size": info.length,
+        "type": "directory" if info.is_dir else "file",
+        "mtime": info.modified,
+        "mode": info.permission,
+        "owner": info.owner,
+        "group": info.group,
+        "replication": info.replication,
+        "block_size": info.block_size,
+    }
+
+
+def _range(file: RemoteReader, start: int | None, end: int | None) -> bytes:
+    """From `start` to before `end`; negative ones count from the end, as in slices."""
+    if start is None and end is None:
+        file.expect_all()
+        return file.readall()
+    begin, stop, _ = slice(start, end).indices(file.length)
+    return file.pread(max(0, stop - begin), begin)
+
+
+def _beside(path: str) -> str:
+    """A name in the same directory, of a file that is to be `path` later."""
+    return f"{path.rpartition('/')[0]}/.strait-put-{secrets.token_hex(8)}"
+
+
+def _in_parallel(work: Callable[[Any], R], jobs: Collection[Any]) -> list[R | Exception]:
+    """The results in order; an exception in place of a result."""
+
+    def caught(job: Any) -> R | Exception:
+        try:
+            return work(job)
+        except Exception as error:
+            return error
+
+    if len(jobs) < 2:
+        return [caught(job) for job in jobs]
+    # Of this call alone: threads don't outlive a fork.
+    with ThreadPoolExecutor(min(PARALLEL, len(jobs)), "strait-fsspec") as threads:
+        return list(threads.map(caught, jobs))
+
+
+def _checked(results: list[Any], on_error: str) -> list[Any]:
+    if on_error != "return":
+        for result in results:
+            if isinstance(result, Exception):
+                raise result
+    return results
+
+
+def _progress(callback: Callback) -> Callable[[int, int], None]:
+    def report(done: int, total: int) -> None:
+        if callback.size != total:
+            callback.set_size(total)
+        callback.absolute_update(done)
+
+    return report

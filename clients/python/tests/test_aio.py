@@ -1,0 +1,121 @@
+"""The client for event loops."""
+
+import asyncio
+import threading
+import time
+
+import gateways
+import pytest
+
+import strait
+import strait.aio
+
+
+def run(address, work):
+    """`work` with a client of the gateway."""
+
+    async def connected():
+        async with strait.aio.connect(address) as client:
+            return await work(client)
+
+    return asyncio.run(connected())
+
+
+def test_files_come_back(real):
+    async def work(client):
+        async with client.open("/d/text", "w") as file:
+            assert await file.write("grün\nblau\n") == 10
+        async with client.open("/d/text") as file:
+            assert [line async for line in file] == ["grün\n", "blau\n"]
+        async with client.open("/d/text", "ab") as file:
+            await file.write(b"rot")
+            await file.flush()
+            assert await file.tell() == 14
+        file = await client.open("/d/text", "rb")
+        assert await file.pread(4, 6) == b"blau"
+        assert await file.seek(-3, 2) == 11
+        assert await file.read() == b"rot"
+        await file.close()
+        assert file.closed and file.name == "/d/text"
+        assert [entry.name async for entry in client.scandir("/d")] == ["text"]
+        await client.rename("/d/text", "/d/words")
+        assert (await client.stat("/d/words")).length == 14
+        assert not await client.exists("/d/text")
+
+    run(real_address(real), work)
+
+
+def real_address(client):
+    return f"{client._session._endpoint.host}:{client._session._endpoint.port}"
+
+
+def test_many_tasks_read_one_file_at_once(real):
+    data = bytes(range(256)) * 4096
+    with real.open("/x", "wb") as file:
+        file.write(data)
+
+    async def work(client):
+        async with client.open("/x", "rb", buffering=0) as file:
+            got = await asyncio.gather(*(file.pread(5000, n * 5000) for n in range(200)))
+        assert b"".join(got) == data[: 200 * 5000]
+        assert len(client._client._session._idle) <= strait.aio.THREADS
+
+    run(real_address(real), work)
+
+
+def test_errors_are_the_clients(fake):
+    async def work(client):
+        with pytest.raises(FileNotFoundError) as caught:
+            await client.open("/missing")
+        assert caught.value.filename == "/missing"
+
+    run(fake.address, work)
+
+
+def test_the_loop_runs_and_a_task_can_give_up_while_a_gateway_is_silent(fake):
+    fake.files["/x"] = bytearray(b"abc")
+    fake.silent.add("getFileInfo")
+
+    async def work(client):
+        began = time.monotonic()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.2):
+                await client.stat("/x")
+        assert time.monotonic() - began < 5
+        fake.resume()
+        assert (await client.stat("/x")).length == 3
+
+    run(fake.address, work)
+
+
+def test_a_cancelled_write_and_the_next_one_keep_their_order(fake):
+    fake.silent.add("flushFile")
+
+    async def work(client):
+        async with client.open("/x", "wb") as file:
+            await file.write(b"one")
+            flush = asyncio.create_task(file.flush())
+            await asyncio.to_thread(fake.await_waiting, "flushFile", 1)
+            flush.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await flush
+            write = asyncio.create_task(file.write(b"two"))
+            await asyncio.sleep(0.05)
+            assert not write.done(), "the flush still has the file"
+            fake.resume()
+            await write
+        assert fake.files["/x"] == b"onetwo"
+
+    run(fake.address, work)
+
+
+def test_a_failed_connect_leaves_no_threads():
+    async def connect():
+        await strait.aio.connect(f"127.0.0.1:{gateways.free_port()}")
+
+    with pytest.raises(strait.Unavailable):
+        asyncio.run(connect())
+    deadline = time.monotonic() + 10
+    while any(thread.name.startswith("strait-aio") for thread in threading.enumerate()):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

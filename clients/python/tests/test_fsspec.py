@@ -1,0 +1,231 @@
+"""fsspec's own suite, and what programs above fsspec do."""
+
+import multiprocessing
+import pickle
+import threading
+
+import fsspec
+import gateways
+import pandas
+import pytest
+from fsspec.tests import abstract
+from pyarrow import dataset
+
+import strait
+from strait.fsspec import StraitFileSystem
+
+
+@pytest.fixture(scope="module", params=gateways.stores())
+def place(request):
+    gateways.require()
+    with gateways.gateway(request.param) as gateway:
+        yield gateway
+
+
+@pytest.fixture
+def options(place):
+    host, _, port = place.address.rpartition(":")
+    return {"host": host, "port": int(port)}
+
+
+@pytest.fixture
+def base(place):
+    """A URI, below which there is nothing."""
+    return f"strait://{place.address}{place.root}/of-a-test"
+
+
+@pytest.fixture
+def fs(options, place):
+    fs = StraitFileSystem(**options)
+    yield fs
+    if fs.exists(place.root):
+        fs.rm(place.root, recursive=True)
+
+
+class Fixtures(abstract.AbstractFixtures):
+    @pytest.fixture
+    def fs(self, place):
+        host, _, port = place.address.rpartition(":")
+        return StraitFileSystem(host, int(port))
+
+    @pytest.fixture
+    def fs_path(self, place):
+        return place.root
+
+
+# The names that fsspec gives them.
+class TestCopy(abstract.AbstractCopyTests, Fixtures):
+    pass
+
+
+class TestGet(abstract.AbstractGetTests, Fixtures):
+    pass
+
+
+class TestPut(abstract.AbstractPutTests, Fixtures):
+    pass
+
+
+class TestOpen(abstract.AbstractOpenTests, Fixtures):
+    pass
+
+
+class TestPipe(abstract.AbstractPipeTests, Fixtures):
+    pass
+
+
+# -- URIs
+
+
+@pytest.mark.parametrize(
+    ("uri", "path", "where"),
+    [
+        ("strait://gw", "/", {"host": "gw", "port": 9090}),
+        ("strait://gw:1/a//b/", "/a/b", {"host": "gw", "port": 1}),
+        ("strait://gw/@lab/a", "/a", {"host": "gw", "port": 9090, "store": "lab"}),
+        ("strait://gw/@@lab/a", "/@lab/a", {"host": "gw", "port": 9090}),
+        ("strait://gw/a*/b?", "/a*/b?", {"host": "gw", "port": 9090}),
+    ],
+)
+def test_a_uri_names_gateway_store_and_path(uri, path, where):
+    fs, found = fsspec.core.url_to_fs(uri)
+    assert found == path
+    assert fs.storage_options == where
+    again, same = fsspec.core.url_to_fs(fs.unstrip_protocol(path))
+    assert (again, same) == (fs, path)
+
+
+def test_no_connection_is_made_before_the_first_request():
+    fs = StraitFileSystem("127.0.0.1", gateways.free_port())
+    with pytest.raises(strait.Unavailable):
+        fs.ls("/")
+
+
+def test_a_misspelled_option_is_an_error():
+    with pytest.raises(TypeError, match="no option pasword"):
+        fsspec.filesystem("strait", host="gateway", pasword="secret")
+
+
+def test_the_store_of_a_uri_is_the_store_that_is_read(tmp_path):
+    gateways.require_command()
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "name").write_text(name)
+    stores = [f"{name}={(tmp_path / name).as_uri()}" for name in ("one", "two")]
+    with gateways.started(*stores) as address:
+        for name in ("one", "two"):
+            with fsspec.open(f"strait://{address}/@{name}/name", "r") as file:
+                assert file.read() == name
+
+
+# -- Files
+
+
+def test_ranges_count_from_the_end_too(fs, place):
+    path = f"{place.root}/digits"
+    fs.pipe_file(path, b"0123456789")
+    assert fs.cat_file(path, 2, 4) == b"23"
+    assert fs.cat_file(path, -3) == b"789"
+    assert fs.cat_file(path, None, -8) == b"01"
+    assert fs.cat_file(path, 8, 99) == b"89"
+    assert fs.cat_ranges([path] * 3, [0, 5, 20], [1, 7, 30]) == [b"0", b"56", b""]
+    missing, present = fs.cat_ranges([f"{path}-not", path], 0, 1)
+    assert isinstance(missing, FileNotFoundError)
+    assert present == b"0"
+    with pytest.raises(FileNotFoundError):
+        fs.cat_ranges([f"{path}-not", path], 0, 1, on_error="raise")
+
+
+def test_a_transaction_shows_files_at_its_end_only(fs, place):
+    kept, dropped = f"{place.root}/kept", f"{place.root}/dropped"
+    with fs.transaction:
+        with fs.open(kept, "wb") as file:
+            file.write(b"all of it")
+        assert not fs.exists(kept)
+    assert fs.cat(kept) == b"all of it"
+
+    def fail():
+        with fs.transaction, fs.open(dropped, "wb") as file:
+            file.write(b"a part")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    assert fs.ls(place.root, detail=False) == [kept]
+
+
+def test_mv_renames_and_goes_into_directories(fs, place):
+    fs.pipe_file(f"{place.root}/a", b"1")
+    fs.mkdir(f"{place.root}/d")
+    fs.mv(f"{place.root}/a", f"{place.root}/b")
+    fs.mv(f"{place.root}/b", f"{place.root}/d")
+    assert fs.find(place.root) == [f"{place.root}/d/b"]
+
+
+def test_text_appends_and_tells_its_size(fs, place):
+    path = f"{place.root}/text"
+    for word in ("grün", "blau"):
+        with fs.open(path, "a", encoding="utf-8") as file:
+            file.write(word)
+    with fs.open(path) as file:
+        assert file.size == 9
+        file.seek(5)
+        assert file.read() == b"blau"
+
+
+# -- Processes and threads
+
+
+def test_a_pickled_file_system_works_elsewhere(fs, place):
+    fs.pipe_file(f"{place.root}/x", b"there")
+    copy = pickle.loads(pickle.dumps(fs))
+    assert copy == fs
+    assert copy.cat(f"{place.root}/x") == b"there"
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        assert pool.apply(fs.cat, (f"{place.root}/x",)) == b"there"
+
+
+def test_a_forked_child_reads_with_connections_of_its_own(fs, place):
+    paths = [f"{place.root}/{number}" for number in range(8)]
+    for path in paths:
+        fs.pipe_file(path, path.encode() * 1000)
+    with multiprocessing.get_context("fork").Pool(4) as pool:
+        assert pool.map(fs.cat, paths) == [path.encode() * 1000 for path in paths]
+    assert fs.cat(paths) == {path: path.encode() * 1000 for path in paths}
+
+
+def test_instances_of_many_threads_share_one_client(options, fs):
+    clients = []
+
+    def look():
+        clients.append(StraitFileSystem(**options).client)
+
+    threads = [threading.Thread(target=look) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {id(client) for client in clients} == {id(fs.client)}
+
+
+def test_it_serves_an_event_loop_through_fsspecs_wrapper(fs, place):
+    from fsspec.asyn import sync
+    from fsspec.implementations.asyn_wrapper import AsyncFileSystemWrapper
+
+    fs.pipe_file(f"{place.root}/x", b"there")
+    wrapped = AsyncFileSystemWrapper(fs)
+    assert sync(wrapped.loop, wrapped._cat_file, f"{place.root}/x") == b"there"
+
+
+# -- Programs above
+
+
+def test_pandas_and_pyarrow_read_and_write(base, fs):
+    frame = pandas.DataFrame({"site": ["a", "b", "a"], "n": [1, 2, 3]})
+    frame.to_csv(f"{base}/frame.csv", index=False)
+    assert pandas.read_csv(f"{base}/frame.csv").equals(frame)
+    frame.to_parquet(f"{base}/data/frame.parquet")
+    assert pandas.read_parquet(f"{base}/data/frame.parquet").n.sum() == 6
+    path = fs._strip_protocol(f"{base}/data")
+    table = dataset.dataset(path, filesystem=fs).to_table(filter=dataset.field("site") == "a")
+    assert table["n"].to_pylist() == [1, 3]

@@ -1,0 +1,129 @@
+#!/usr/bin/env bash
+# scripts/test-languages.sh: programs in languages without a library of ours, by Thrift's generators
+# and runtimes; the libraries above fsspec; a job of Spark. Each runs on a directory and on Kadoop.
+# It prints a row for each. STRAIT_BIN names the command; else it is built.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+scripts/setup.sh languages
+
+target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
+if [[ -z ${STRAIT_BIN:-} ]]; then
+    cargo build --locked -p strait
+    STRAIT_BIN=$target/debug/strait
+fi
+work=$target/languages
+rm -rf "$work"
+mkdir -p "$work"/{rb,perl,php,erl,ebin,store,sources}
+
+gateways=()
+end_gateways() {
+    local process
+    for process in "${gateways[@]}"; do
+        kill "$process" 2>/dev/null && wait "$process" || true
+    done
+}
+trap end_gateways EXIT
+
+# gateway ADDRESS ARGUMENTS...: until it answers.
+gateway() {
+    local address=$1
+    shift
+    "$STRAIT_BIN" "$@" --listen "$address" 2>>"$work/gateways.log" >/dev/null &
+    gateways+=($!)
+    for _ in {1..300}; do
+        "$STRAIT_BIN" ls "strait://$address/" >/dev/null 2>&1 && return
+        sleep 0.1
+    done
+    echo "no gateway at $address: $(cat "$work/gateways.log")" >&2
+    return 1
+}
+
+free_port() {
+    .venv/bin/python -c 'import random, socket
+while True:
+    port = random.randrange(10_000, 32_768)
+    try:
+        socket.create_server(("127.0.0.1", port)).close()
+    except OSError:
+        continue
+    print(port)
+    break'
+}
+
+failed=0
+# story LANGUAGE WIRE COMMAND...: on both stores; the last two arguments become PORT and DIRECTORY.
+story() {
+    local language=$1 wire=$2 store result
+    shift 2
+    for store in file kadoop; do
+        result=passed
+        "$@" "${ports[$store]}" "/story-$RANDOM" >"$work/log" 2>&1 || { result=failed failed=$((failed + 1)); cat "$work/log"; }
+        printf '%-8s %-14s %-7s %s\n' "$language" "$wire" "$store" "$result"
+    done
+}
+
+# The runtime for Erlang is in no binary package, but in the source of Debian's.
+erlang_runtime() {
+    local lists=$work/sources/lists options
+    mkdir -p "$work/sources/parts" "$lists/partial"
+    sed 's/^Types: deb$/Types: deb-src/' /etc/apt/sources.list.d/debian.sources >"$work/sources/parts/src.sources"
+    options=(-qq -o Dir::Etc::sourcelist=/dev/null -o "Dir::Etc::sourceparts=$work/sources/parts" -o "Dir::State::lists=$lists")
+    (cd "$work/sources" && apt-get "${options[@]}" update && apt-get "${options[@]}" source --download-only thrift) >&2
+    tar -C "$work/sources" -xf "$work"/sources/thrift_*.orig.tar.* --wildcards --strip-components=1 '*/lib/erl/src/*' '*/lib/erl/include/*'
+    local erl=$work/sources/lib/erl modules
+    # Not its tests, nor what needs other packages.
+    modules=$(ls "$erl"/src/*.erl | grep -v '_test.erl\|json\|http\|ssl')
+    # shellcheck disable=SC2086 # a list
+    erlc -W0 -o "$work/ebin" -I "$erl/include" -I "$work/erl" $modules "$work"/erl/*.erl tests/languages/story.erl
+}
+
+spark_job() {
+    local module modules=() classes
+    for module in lang lang.invoke lang.reflect io net nio util util.concurrent util.concurrent.atomic; do
+        modules+=("--add-opens=java.base/java.$module=ALL-UNNAMED")
+    done
+    for module in nio.ch nio.cs security.action util.calendar; do
+        modules+=("--add-opens=java.base/sun.$module=ALL-UNNAMED")
+    done
+    classes=$(cat "$work/spark-classes")
+    java "${modules[@]}" -cp "$work/spark:$classes" SparkJob "strait://127.0.0.1:$1$2"
+}
+
+frames() {
+    "$work/venv/bin/python" clients/python/examples/frames.py "strait://127.0.0.1:$1$2"
+}
+
+php_story() { php tests/languages/story.php "$work/php" 127.0.0.1 "$@"; }
+ruby_story() { ruby -I "$work/rb" tests/languages/story.rb 127.0.0.1 "$@"; }
+perl_story() { perl -I "$work/perl" tests/languages/story.pl 127.0.0.1 "$@"; }
+erlang_story() { erl -noshell -pa "$work/ebin" -run story main 127.0.0.1 "$@"; }
+
+for language in rb perl php erl; do
+    thrift --gen "$language" -out "$work/$language" idl/dfs.thrift
+done
+erlang_runtime
+# The client as users install it, with its entry point; the libraries from .venv.
+python3 -m venv "$work/venv"
+"$work/venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps ./clients/python
+site=$("$work/venv/bin/python" -c 'import site; print(site.getsitepackages()[0])')
+# Behind its own, so that the installed client comes first.
+.venv/bin/python -c 'import site; print(site.getsitepackages()[0])' >"$site/zz-libraries.pth"
+mvn -q -B -f clients/java/pom.xml -Dmaven.test.skip=true install
+mvn -q -B -f clients/java/hadoop/pom.xml -Dmaven.test.skip=true install
+mvn -q -B -f tests/languages/spark/pom.xml dependency:build-classpath "-Dmdep.outputFile=$work/spark-classes"
+javac -cp "$(cat "$work/spark-classes")" -d "$work/spark" tests/languages/spark/SparkJob.java
+
+declare -A ports=([file]=$(free_port) [kadoop]=$(free_port))
+gateway "127.0.0.1:${ports[file]}" serve --store "file://$work/store"
+gateway "127.0.0.1:${ports[kadoop]}" up --data "$work/kadoop"
+story Ruby binary ruby_story
+story Perl binary perl_story
+story PHP binary php_story
+story Erlang framed-binary erlang_story
+story fsspec framed-binary frames
+story Spark framed-binary spark_job
+# On Kadoop, too: the shared cases in Python, and fsspec's suite.
+STRAIT_BIN=$STRAIT_BIN STRAIT_TEST_GATEWAY=127.0.0.1:${ports[kadoop]} .venv/bin/python -m pytest -q \
+    clients/python/tests/test_conformance.py clients/python/tests/test_fsspec.py
+printf '%d passed, %d failed\n' $((12 - failed)) "$failed"
+((!failed))
