@@ -408,6 +408,16 @@ struct TruncateFileRequest {
   5: optional i64 length
 }
 
+// The bytes of `sources`, in order, go to the end of the closed file `path`, in one step and without a
+// copy; the sources are removed. Capability "concat".
+struct ConcatFilesRequest {
+  1: optional string session,
+  2: optional binary request_id,
+  3: optional bool is_retry,
+  4: optional string path,
+  5: optional list<string> sources
+}
+
 struct MakeDirectoriesRequest {
   1: optional string session,
   2: optional binary request_id,
@@ -514,5 +524,7 @@ service DfsV2 extends DfsService {
   MutationReply makeDirectories(1: MakeDirectoriesRequest request) throws (1: DfsError error),
   MutationReply renamePath(1: RenamePathRequest request) throws (1: DfsError error),
   MutationReply removePath(1: RemovePathRequest request) throws (1: DfsError error),
-  MutationReply setAttributes(1: SetAttributesRequest request) throws (1: DfsError error)
+  MutationReply setAttributes(1: SetAttributesRequest request) throws (1: DfsError error),
+
+  MutationReply concatFiles(1: ConcatFilesRequest request) throws (1: DfsError error)
 }

@@ -27,7 +27,7 @@ cp tests/idl/idl/*.x fuzz/corpus/frpcgen
 RUSTFLAGS="--cfg fuzzing -Ccodegen-units=1 ${coverage[*]}" \
     cargo build --quiet --locked --release --manifest-path fuzz/Cargo.toml --bins --target "$host"
 
-targets=(sniff decode frame onc frpcgen xdr kadoop_log kadoop_sums kadoop_messages)
+targets=(sniff decode web frame onc frpcgen xdr kadoop_log kadoop_sums kadoop_messages plfs_index)
 (($# < 2)) || targets=("$2")
 for target in "${targets[@]}"; do
     mkdir -p "fuzz/corpus/$target" "fuzz/artifacts/$target"

@@ -13,8 +13,8 @@ rust() {
 
 python() {
     local tools=$PWD/.venv/bin
-    "$tools/ruff" check clients/python scripts bench tests/wires
-    "$tools/ruff" format --check clients/python scripts bench tests/wires
+    "$tools/ruff" check clients/python scripts bench tests/wires tests/rest examples crates/libhdfs
+    "$tools/ruff" format --check clients/python scripts bench tests/wires tests/rest examples crates/libhdfs
     (cd clients/python && "$tools/mypy" . ../../scripts)
 }
 

@@ -24,3 +24,8 @@ programs() {
 programs | while read -r program; do
     valgrind --quiet --error-exitcode=9 --leak-check=no "$program" --skip link --skip share </dev/null
 done
+
+# C programs on FlexRPC's library, whose callers also look for leaks.
+FLEXRPC_VALGRIND=1 FLEXRPC_C_CALLS=300 cargo test --quiet --locked -p libflexrpc --test c
+# Damaged messages under the address and undefined-behaviour sanitizers.
+WIRE_DAMAGES=2000 WIRE_VALUES=3000 cargo test --quiet --locked -p libflexrpc --test generated -- damaged random

@@ -6,8 +6,9 @@
 #   power   build + the tools that make ext4 and XFS, for disks that lose power
 #   go      Go, which is not installed but only looked for
 #   node    Node, which is only looked for, and the client's compiler in clients/node/node_modules
-#   test    run + power + go + node + Java, Maven, pytest, CMake, rpcgen and libtirpc, and Thrift's compiler and C++ runtime
+#   test    run + power + go + node + Java, Maven, pytest, CMake, rpcgen and libtirpc, Thrift's compiler and C++ runtime, curl, wget and aria2
 #   languages  test + Ruby, Perl, PHP and Erlang with Thrift's runtimes, and libraries above fsspec
+#   browser test + Chromium, for pages that call a gateway
 #   check   run + rustfmt, clippy, pytest, ruff, mypy
 #   lint    check + go + cargo-deny, clang-format
 #   fuzz    build + a C++ compiler for libFuzzer
@@ -113,6 +114,12 @@ setup_node() {
     cp "$wanted" "$stamp"
 }
 
+setup_browser() {
+    need chromium have chromium
+    install_packages
+    setup_test
+}
+
 setup_test() {
     setup_go
     setup_node
@@ -137,6 +144,9 @@ setup_test() {
     need iproute2 have tc
     need openssh-server test -x /usr/sbin/sshd # hosts of `strait run`
     need openssh-client have ssh
+    need curl have curl # clients of REST
+    need wget have wget
+    need aria2 have aria2c
     install_packages
     setup_run
     local version
@@ -144,6 +154,17 @@ setup_test() {
     version=$(sed -n 's/^JAVA_VERSION="\(.*\)"/\1/p' "$(dirname "$(readlink -f "$(command -v javac)")")/../release")
     at_least "$MIN_JAVA" "$version" || die "Java is $version, $MIN_JAVA or newer is needed"
     python_requirements test
+    s3_server
+}
+
+# In an environment of its own.
+s3_server() {
+    local wanted=scripts/requirements-s3.txt stamp=.venv-s3/requirements.txt
+    cmp -s "$wanted" "$stamp" && return 0
+    say "installing $wanted into .venv-s3"
+    python3 -m venv .venv-s3
+    .venv-s3/bin/python -m pip install --quiet --disable-pip-version-check -r "$wanted" >&2
+    cp "$wanted" "$stamp"
 }
 
 setup_languages() {
@@ -188,6 +209,8 @@ setup_fuzz() {
 
 setup_memcheck() {
     need valgrind have valgrind
+    need rpcsvc-proto have rpcgen # C programs of FlexRPC, against libtirpc's
+    need libtirpc-dev test -e /usr/include/tirpc/rpc/rpc.h
     need iproute2 test -x /sbin/ip
     need iproute2 have tc
     install_packages
@@ -215,7 +238,7 @@ python_requirements() {
 (($#)) || set -- build
 for group in "$@"; do
     case $group in
-    build | run | power | go | node | test | languages | check | lint | fuzz | memcheck | bench | histories) "setup_$group" ;;
-    *) die "no group $group; there are build, run, power, go, node, test, languages, check, lint, fuzz, memcheck, bench, histories" ;;
+    build | run | power | go | node | test | browser | languages | check | lint | fuzz | memcheck | bench | histories) "setup_$group" ;;
+    *) die "no group $group; there are build, run, power, go, node, test, browser, languages, check, lint, fuzz, memcheck, bench, histories" ;;
     esac
 done

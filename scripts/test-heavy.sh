@@ -3,11 +3,12 @@
 # FlexRPC's million real calls under faults, a process of a chain struck at each byte of a call, its
 # million simulated schedules, and a million thread orders; Kadoop's million schedules, 200 times
 # that one of its processes is killed, and 200 that one or all of its servers lose power; 100 faults
-# of an HDFS in mid-write; `make test-languages`, and `make memcheck`. CALLS=N, SEEDS=N, ORDERS=N, KILLS=N, POWER_LOSSES=N
-# and HDFS_KILLS=N change how many.
+# of an HDFS in mid-write; pages in a browser, and a minute of a thousand idle clients of HTTP;
+# `make test-languages`, `make memcheck`, and programs of others with our libhdfs. CALLS=N, SEEDS=N,
+# ORDERS=N, KILLS=N, POWER_LOSSES=N, HDFS_KILLS=N and FORK_ROUNDS=N change how many.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-scripts/setup.sh build power go
+scripts/setup.sh build power browser go
 
 step() {
     printf '\n== %s\n' "$*"
@@ -49,6 +50,8 @@ foreign_stores() {
 
 step each_crate_alone
 step foreign_stores
+step cargo test --locked -p strait --test rest -- --nocapture --include-ignored pages_of_other_sites
+CROWD_S=60 step cargo test --locked -p strait --test crowds -- --nocapture
 FLEXRPC_CALLS=${CALLS:-1000000} step flexrpc --test at_most_once
 FLEXRPC_BYTES_APART=1 \
     step cargo test --locked --release -p strait-idl-tests --test acceptance -- --nocapture
@@ -67,5 +70,7 @@ HDFS_KILLS=${HDFS_KILLS:-100} HDFS_IDLE_S=75 \
 export SHUTTLE_ORDERS=${ORDERS:-50000}
 RUSTFLAGS="${RUSTFLAGS:-} --cfg shuttle" CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/shuttle \
     step flexrpc --lib sync::orders
+FLEXRPC_C_CALLS=${CALLS:-1000000} step cargo test --locked --release -p libflexrpc --test c
 step scripts/test-languages.sh
 step scripts/memcheck.sh
+step scripts/libhdfs-programs.sh "${FORK_ROUNDS:-100}"

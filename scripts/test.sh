@@ -43,6 +43,7 @@ every_language() {
     STRAIT_BIN=$(realpath "${CARGO_TARGET_DIR:-target}/debug/strait")
     export STRAIT_BIN
     timed Python .venv/bin/python -m pytest --durations=10 clients/python
+    timed "An own service" .venv/bin/python -m pytest examples/tradehistory
     # Installed, so that the file system for Hadoop finds it.
     timed Java mvn -q -B -f clients/java/pom.xml install
     timed Hadoop hadoop_client

@@ -1,4 +1,4 @@
-"""Runs the ```console blocks of README.md and docs/tour.md, each page against a fresh gateway.
+"""Runs the ```console blocks of some pages, each page against a fresh gateway.
 
 tour.py [--update]
 
@@ -25,7 +25,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = ["README.md", "docs/tour.md"]
+PAGES = ["README.md", "docs/tour.md", "docs/rest.md"]
+# Pages whose gateway has a user ann, with the password secret.
+WITH_LOGIN = ["docs/rest.md"]
 BLOCK = re.compile(r"(?<=^```console\n).*?(?=^```$)", re.MULTILINE | re.DOTALL)
 WRITTEN_ADDRESS = "127.0.0.1:9090"
 # Below Linux's range of ephemeral ports: from there the cluster's own servers or an outgoing
@@ -52,13 +54,19 @@ def build() -> Path:
 
 
 @contextmanager
-def gateway(programs: Path, scratch: Path) -> Iterator[str]:
+def gateway(programs: Path, scratch: Path, with_login: bool) -> Iterator[str]:
     """A gateway over an empty store; its address."""
     address = f"127.0.0.1:{free_port()}"
     log = scratch / "gateway.log"
+    flags: list[str | Path] = []
+    if with_login:
+        passwords = scratch / "passwords"
+        add = [programs / "strait", "passwd", "--file", passwords, "ann"]
+        subprocess.run(add, input=b"secret\n", check=True, stdout=subprocess.DEVNULL)
+        flags = ["--passwords", passwords]
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [programs / "strait", "up", "--data", scratch / "data", "--listen", address],
+            [programs / "strait", "up", "--data", scratch / "data", "--listen", address, *flags],
             stdout=output,
             stderr=output,
         )
@@ -163,7 +171,7 @@ def run_page(page: str, programs: Path, update: bool) -> bool:
     text = (ROOT / page).read_text()
     with tempfile.TemporaryDirectory() as name:
         scratch = Path(name)
-        with gateway(programs, scratch) as address:
+        with gateway(programs, scratch, page in WITH_LOGIN) as address:
             tour = Tour(page, address, programs, scratch)
             written = BLOCK.sub(lambda block: tour.run(block[0]), text)
     if update:

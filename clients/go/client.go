@@ -237,6 +237,14 @@ func (c *Client) Truncate(ctx context.Context, path string, length int64) error 
 	return err
 }
 
+// Concat moves the bytes of sources, in order, to the end of the closed file at path, and removes the
+// sources, in one step and without copying. Needs the capability "concat".
+func (c *Client) Concat(ctx context.Context, path string, sources ...string) error {
+	_, err := mutate(ctx, c.session, wire.ConcatFiles, path,
+		&wire.ConcatFilesRequest{Path: path, Sources: sources})
+	return err
+}
+
 // pages of a listing.
 type pages struct {
 	session     *session

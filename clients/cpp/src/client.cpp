@@ -162,6 +162,12 @@ void Client::truncate(std::string_view path, std::int64_t length) {
     session_->mutate(request, path);
 }
 
+void Client::concat(std::string_view path, const std::vector<std::string>& sources) {
+    auto request = at<wire::ConcatFilesRequest>(path);
+    request.__set_sources(sources);
+    session_->mutate(request, path);
+}
+
 // -- Whole files
 
 std::int64_t Client::get(std::string_view remote, const std::string& local,

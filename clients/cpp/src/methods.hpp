@@ -41,6 +41,7 @@ STRAIT_METHOD(makeDirectories, MakeDirectoriesRequest, MutationReply)
 STRAIT_METHOD(renamePath, RenamePathRequest, MutationReply)
 STRAIT_METHOD(removePath, RemovePathRequest, MutationReply)
 STRAIT_METHOD(setAttributes, SetAttributesRequest, MutationReply)
+STRAIT_METHOD(concatFiles, ConcatFilesRequest, MutationReply)
 #undef STRAIT_METHOD
 
 template <class Request>

@@ -652,6 +652,25 @@ export const SetAttributesRequest: Struct<SetAttributesRequest> = {
   ],
 };
 
+export interface ConcatFilesRequest {
+  session?: string | undefined;
+  requestId?: Buffer | undefined;
+  isRetry?: boolean | undefined;
+  path?: string | undefined;
+  sources?: string[] | undefined;
+}
+
+export const ConcatFilesRequest: Struct<ConcatFilesRequest> = {
+  name: "ConcatFilesRequest",
+  fields: [
+    { id: 1, name: "session", of: { wire: "string" } },
+    { id: 2, name: "requestId", of: { wire: "binary" } },
+    { id: 3, name: "isRetry", of: { wire: "bool" } },
+    { id: 4, name: "path", of: { wire: "string" } },
+    { id: 5, name: "sources", of: { wire: "list", element: { wire: "string" } } },
+  ],
+};
+
 export const methods = {
   serverInfo: { name: "serverInfo", request: ServerInfoRequest, reply: ServerInfoReply } satisfies Method<ServerInfoRequest, ServerInfoReply>,
   openSession: { name: "openSession", request: OpenSessionRequest, reply: OpenSessionReply } satisfies Method<OpenSessionRequest, OpenSessionReply>,
@@ -673,4 +692,5 @@ export const methods = {
   renamePath: { name: "renamePath", request: RenamePathRequest, reply: MutationReply } satisfies Method<RenamePathRequest, MutationReply>,
   removePath: { name: "removePath", request: RemovePathRequest, reply: MutationReply } satisfies Method<RemovePathRequest, MutationReply>,
   setAttributes: { name: "setAttributes", request: SetAttributesRequest, reply: MutationReply } satisfies Method<SetAttributesRequest, MutationReply>,
+  concatFiles: { name: "concatFiles", request: ConcatFilesRequest, reply: MutationReply } satisfies Method<ConcatFilesRequest, MutationReply>,
 };

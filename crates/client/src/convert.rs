@@ -107,6 +107,7 @@ pub(super) fn capabilities(info: &StoreInfo) -> Capabilities {
     Capabilities {
         append: has("append"),
         truncate: has("truncate"),
+        concat: has("concat"),
         rename_replace: has("rename_replace"),
         atomic_rename: has("atomic_rename"),
         permissions: has("permissions"),

@@ -33,10 +33,12 @@ use strait_store::{
     BlockLocation, Capabilities, Checksum, CreateOptions, Error, ErrorKind, FileReader, FileStatus,
     FileSystem, FileWriter, Principal, Result, SetAttributes, StorePath, StoreStatus,
 };
+pub use strait_wire::Secret;
 use strait_wire::{
-    AppendFileRequest, CreateFileRequest, GetBlockLocationsRequest, GetChecksumRequest, GetFileInfoRequest,
-    GetStoreStatusRequest, ListDirectoryReply, ListDirectoryRequest, MakeDirectoriesRequest,
-    RemovePathRequest, RenamePathRequest, Secret, SetAttributesRequest, TruncateFileRequest, methods,
+    AppendFileRequest, ConcatFilesRequest, CreateFileRequest, GetBlockLocationsRequest, GetChecksumRequest,
+    GetFileInfoRequest, GetStoreStatusRequest, ListDirectoryReply, ListDirectoryRequest,
+    MakeDirectoriesRequest, RemovePathRequest, RenamePathRequest, SetAttributesRequest, TruncateFileRequest,
+    methods,
 };
 pub use tls::TlsOptions;
 use writer::Writer;
@@ -203,6 +205,16 @@ impl FileSystem for StraitStore {
         let done = self.session.change::<methods::TruncateFile>(what, |mutation| {
             let (request_id, is_retry) = (mutation.id(), mutation.is_retry());
             TruncateFileRequest { session: None, request_id, is_retry, path: text(path), length }.into()
+        });
+        done.await.map(drop)
+    }
+
+    async fn concat(&self, _who: &Principal, target: &StorePath, sources: &[StorePath]) -> Result<()> {
+        let sources: Vec<String> = sources.iter().map(|source| source.as_str().to_owned()).collect();
+        let done = self.session.change::<methods::ConcatFiles>(subject("concat", target), |mutation| {
+            let (request_id, is_retry, path) = (mutation.id(), mutation.is_retry(), text(target));
+            let sources = Some(sources.clone());
+            ConcatFilesRequest { session: None, request_id, is_retry, path, sources }.into()
         });
         done.await.map(drop)
     }

@@ -94,6 +94,7 @@ mod sync;
 mod tls;
 
 pub use client::handle::Handle;
+pub use client::onc::{RPCBIND_PORT, rpcbind_lookup, rpcbind_lookup_at};
 pub use client::{CallOptions, Client, ClientOptions, MulticastOptions, Turn};
 pub use net::spin::SPIN;
 pub use proto::admission::AdmissionLimits;

@@ -24,6 +24,9 @@ pub struct TlsError {
     pub problem: String,
 }
 
+/// ONC RPC's name in TLS's handshake.
+const ONC_PROTOCOL: &[u8] = b"sunrpc";
+
 /// A certificate, the certificates between it and its root, and its private key.
 #[derive(Debug, Clone)]
 pub struct Identity {
@@ -82,6 +85,8 @@ impl ServerTls {
             builder.with_single_cert(chain, key).map_err(|problem| identity.refused(&problem))?;
         // Clients pool their handles, so a client that reconnects resumes once.
         config.send_tls13_tickets = 1;
+        // Clients of RFC 9289 ask for it (section 5.1.1); FlexRPC's ask for nothing.
+        config.alpn_protocols = vec![ONC_PROTOCOL.to_vec()];
         Ok(Self { config: Arc::new(config), certified: callers.is_some() })
     }
 }
@@ -122,6 +127,13 @@ impl ClientTls {
     pub fn expecting(self, name: &str) -> Option<Self> {
         let name = ServerName::try_from(name.to_owned()).ok()?;
         Some(Self { name: Some(name), ..self })
+    }
+
+    /// For RPC with TLS (RFC 9289).
+    pub(crate) fn for_onc(&self) -> Self {
+        let mut config = ClientConfig::clone(&self.config);
+        config.alpn_protocols = vec![ONC_PROTOCOL.to_vec()];
+        Self { config: Arc::new(config), name: self.name.clone() }
     }
 
     pub(crate) fn name_of(&self, callee: IpAddr) -> ServerName<'static> {

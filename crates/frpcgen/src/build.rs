@@ -1,8 +1,10 @@
 //! Compiles a file to code, for build scripts and the command.
 
+use crate::c::{self, Output, Style};
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::source::Sources;
-use crate::{check, library, rust, source};
+use crate::{check, library, parse, preprocess, rust, source};
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::{env, fmt, fs, io};
 
@@ -139,6 +141,46 @@ impl Builder {
         source::check_size(text.len()).map_err(|why| Error::File { path: path.clone(), why })?;
         let mut sources = Sources::default();
         self.sources(&mut sources, path, text.to_owned())
+    }
+
+    /// Generates one of rpcgen's C files for a file. The C compiler checks the names.
+    ///
+    /// # Errors
+    /// The errors of [`compile`].
+    pub fn generate_c(&self, path: impl AsRef<Path>, output: Output, style: Style) -> Result<String, Error> {
+        let path = path.as_ref();
+        let text = source::read(path).map_err(|why| Error::File { path: path.to_path_buf(), why })?;
+        self.c_from(path, text, output, style)
+    }
+
+    /// Generates one of rpcgen's C files for a text, which errors and output call `name`.
+    ///
+    /// # Errors
+    /// The source has errors.
+    pub fn generate_c_from(
+        &self,
+        name: &str,
+        text: &str,
+        output: Output,
+        style: Style,
+    ) -> Result<String, Error> {
+        let path = Path::new(name);
+        source::check_size(text.len()).map_err(|why| Error::File { path: path.to_path_buf(), why })?;
+        self.c_from(path, text.to_owned(), output, style)
+    }
+
+    fn c_from(&self, path: &Path, text: String, output: Output, style: Style) -> Result<String, Error> {
+        let name = |part: Option<&OsStr>| part.unwrap_or_default().to_string_lossy().into_owned();
+        let (title, stem) = (name(path.file_name()), name(path.file_stem()));
+        let mut sources = Sources::default();
+        let file = sources.add(path.to_path_buf(), text);
+        let mut defined = self.defined.clone();
+        defined.push((output.symbol().to_owned(), "1".to_owned()));
+        let tokens = preprocess::preprocess(&mut sources, file, &self.include_dirs, &defined)
+            .map_err(Diagnostics::from)?;
+        let (mut definitions, lines) = parse::parse_with_lines(&sources, &tokens)?;
+        library::blank_repeats(&mut definitions);
+        Ok(c::generate(&sources, (&title, &stem), &definitions, &lines, (output, style))?)
     }
 
     fn file(&self, path: &Path) -> Result<(Generated, Vec<PathBuf>), Error> {

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   foo.x ─ preprocess ─→ tokens ─ parse ─→ Specification ─ check ─→ Model ─ rust ─→ foo.rs
-//!           #include, #define, #if        ↑  as written         checked, named for Rust
+//!           #include, #define, #if        ↑  as written │       checked, named for Rust
+//!                                         │             └─ c ─→ foo.h, foo_xdr.c, foo_clnt.c, foo_svc.c
 //!                                      library: definitions that foo.x lacks
 //! ```
 //!
@@ -11,7 +12,8 @@
 //! arguments. It has its own preprocessor, since not every machine that builds Rust has a C
 //! compiler. It knows the symbols `RPC_HDR`, `RPC_XDR`, `RPC_SVC`, `RPC_CLNT` and `RPC_TBL`. For
 //! Rust only `RPC_HDR` is defined, since the header holds the types. Lines that begin with `%` are
-//! for C output only, but `library` reads numbers and headers from them.
+//! for C output only, but `library` reads numbers and headers from them. For C, each output defines
+//! rpcgen's symbol, and the C compiler resolves names (`docs/flexrpc-c.md`).
 //!
 //! rpcgen leaves each name that a source doesn't define to the C compiler. frpcgen takes its
 //! definition from a file given by `--types`, a line `%#define NAME NUMBER`, the `foo.x` behind
@@ -70,6 +72,7 @@
 #![forbid(unsafe_code)]
 
 mod build;
+mod c;
 mod check;
 mod cycles;
 mod diagnostic;
@@ -84,6 +87,7 @@ mod source;
 mod syntax;
 
 pub use build::{Builder, Error, Generated, compile};
+pub use c::{Output, Style};
 pub use diagnostic::{Diagnostic, Diagnostics, Severity};
 
 /// Largest source file. The largest known protocols (NFS 4.2) have 200 KB.

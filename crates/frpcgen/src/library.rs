@@ -287,16 +287,30 @@ fn sum(mut tokens: &[Token], span: Span) -> Option<(Value, i128)> {
 
 /// Removes repeated typedefs and macros, which C allows if they are equal.
 fn without_repeats(definitions: &mut Vec<Definition>) {
-    let mut first: HashMap<String, Body> = HashMap::new();
-    definitions.retain(|definition| {
-        let repeats = match (first.get(&definition.name.text), &definition.body) {
+    let mut is_repeated = repeated(definitions).into_iter();
+    definitions.retain(|_| is_repeated.next() != Some(true));
+}
+
+/// Makes repeated definitions nothing, so that the places of the others stay.
+pub fn blank_repeats(definitions: &mut [Definition]) {
+    let repeated = repeated(definitions);
+    let repeated = definitions.iter_mut().zip(repeated).filter(|(_, repeats)| *repeats);
+    repeated.for_each(|(definition, _)| definition.body = Body::Foreign);
+}
+
+/// For each definition, whether it repeats an earlier typedef or macro.
+fn repeated(definitions: &[Definition]) -> Vec<bool> {
+    let mut first: HashMap<&str, &Body> = HashMap::new();
+    let repeats = definitions.iter().map(|definition| {
+        let repeats = match (first.get(definition.name.text.as_str()), &definition.body) {
             (Some(Body::Typedef(one)), Body::Typedef(other)) => one.repeats(other),
             (Some(Body::Constant(one)), Body::Constant(other)) => one == other,
             _ => false,
         };
         if matches!(definition.body, Body::Typedef(_) | Body::Constant(_)) {
-            first.entry(definition.name.text.clone()).or_insert_with(|| definition.body.clone());
+            first.entry(&definition.name.text).or_insert(&definition.body);
         }
-        !repeats
+        repeats
     });
+    repeats.collect()
 }

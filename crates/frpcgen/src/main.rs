@@ -1,27 +1,39 @@
-//! The command: `frpcgen foo.x -o foo.rs`.
+//! The command: `frpcgen foo.x -o foo.rs`, and `frpcgen --lang c foo.x`.
 
-use frpcgen::{Builder, Generated};
+use frpcgen::{Builder, Generated, Output, Style};
 use lexopt::prelude::*;
 use std::error::Error;
 use std::ffi::OsString;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::{env, fs};
 
 const USAGE: &str = "\
-Compiles an interface in the RPC language (as for rpcgen) to Rust.
+Compiles an interface in the RPC language (as for rpcgen) to Rust or C.
 
 Usage: frpcgen [OPTIONS] FILE.x
 
-  -o FILE           write here; to standard output without it
+  -o FILE           write here; one output goes to standard output without it
   -I DIR            look for included files here, too
   -D NAME[=VALUE]   define a preprocessor symbol (1 without a value)
       --types FILE  take types and numbers that the source mentions and doesn't
-                    define from here: typedef unsigned hyper time_t;
-      --lang rust   the output language; rust is the only one
-  -h, --help        this text
+                    define from here, for Rust: typedef unsigned hyper time_t;
+      --lang LANG   rust (the default) or c
+      --help        this text, as -h without FILE.x
   -V, --version     the version
+
+For C, over <flexrpc.h>, as rpcgen names them; each of these options implies --lang c.
+Without an output option, frpcgen writes FILE.h, FILE_xdr.c, FILE_clnt.c and FILE_svc.c
+to the current directory.
+
+  -h                the header alone
+  -c                XDR routines
+  -l                the caller's functions
+  -m                the callee's dispatch functions, without main
+  -Sc, -Ss          sample code of a caller, or a callee
+  -N                several arguments, by value
+  -M                results in the caller's memory, for threads
 ";
 
 fn main() -> ExitCode {
@@ -34,10 +46,54 @@ fn main() -> ExitCode {
     }
 }
 
+/// The C that the command line asks for.
+#[derive(Default)]
+struct AsC {
+    chosen: bool,
+    outputs: Vec<Output>,
+    style: Style,
+}
+
+impl AsC {
+    /// Takes one of rpcgen's options.
+    fn take(&mut self, option: char, value: &str) -> bool {
+        match (option, value) {
+            ('h', _) => self.outputs.push(Output::Header),
+            ('c', _) => self.outputs.push(Output::Xdr),
+            ('l', _) => self.outputs.push(Output::Client),
+            ('m', _) => self.outputs.push(Output::Dispatch),
+            ('S', "c") => self.outputs.push(Output::SampleClient),
+            ('S', "s") => self.outputs.push(Output::SampleServer),
+            ('N', _) => self.style.by_value = true,
+            ('M', _) => self.style.threads = true,
+            _ => return false,
+        }
+        self.chosen = true;
+        true
+    }
+
+    fn write(&self, builder: &Builder, input: &Path, output: Option<PathBuf>) -> Result<(), Box<dyn Error>> {
+        match (self.outputs.as_slice(), output) {
+            ([], Some(_)) => Err("-o needs one output: -h, -c, -l, -m, -Sc or -Ss".into()),
+            ([], None) => {
+                let stem = input.file_stem().unwrap_or_default().to_string_lossy();
+                let all = [Output::Header, Output::Xdr, Output::Client, Output::Server];
+                let all = all.map(|one| Ok((one, builder.generate_c(input, one, self.style)?)));
+                for (one, code) in all.into_iter().collect::<Result<Vec<_>, frpcgen::Error>>()? {
+                    written(Some(PathBuf::from(one.file_name(&stem))), &code)?;
+                }
+                Ok(())
+            }
+            ([one], output) => written(output, &builder.generate_c(input, *one, self.style)?),
+            _ => Err("one output at a time: -h, -c, -l, -m, -Sc or -Ss".into()),
+        }
+    }
+}
+
 fn run(arguments: Vec<OsString>) -> Result<(), Box<dyn Error>> {
     let mut parser = lexopt::Parser::from_args(arguments);
     let mut builder = Builder::default();
-    let (mut input, mut output) = (None, None);
+    let (mut input, mut output, mut c) = (None, None, AsC::default());
     while let Some(argument) = parser.next()? {
         match argument {
             Short('o') => output = Some(PathBuf::from(parser.value()?)),
@@ -50,23 +106,42 @@ fn run(arguments: Vec<OsString>) -> Result<(), Box<dyn Error>> {
             Long("types") => builder = builder.types(PathBuf::from(parser.value()?)),
             Long("lang") => match parser.value()?.string()?.as_str() {
                 "rust" => {}
-                other => return Err(format!("no output language '{other}'; there is rust").into()),
+                "c" => c.chosen = true,
+                other => return Err(format!("no output language '{other}'; there are rust and c").into()),
             },
-            Short('h') | Long("help") => {
-                print!("{USAGE}");
-                return Ok(());
-            }
+            Long("help") => return written(None, USAGE),
             Short('V') | Long("version") => {
                 println!("frpcgen {}", env!("CARGO_PKG_VERSION"));
                 return Ok(());
             }
+            Short('S') => {
+                let which = parser.value()?.string()?;
+                if !c.take('S', &which) {
+                    return Err(format!("no sample '{which}'; there are -Sc and -Ss").into());
+                }
+            }
+            Short(option) if c.take(option, "") => {}
             Value(file) if input.is_none() => input = Some(PathBuf::from(file)),
             unexpected => return Err(unexpected.unexpected().into()),
         }
     }
-    let input = input.ok_or("no input file: frpcgen FILE.x -o FILE.rs")?;
+    let Some(input) = input else {
+        let asks = c.outputs == [Output::Header];
+        return if asks {
+            written(None, USAGE)
+        } else {
+            Err("no input file: frpcgen FILE.x -o FILE.rs".into())
+        };
+    };
+    if c.chosen {
+        return c.write(&builder, &input, output);
+    }
     let Generated { code, warnings } = builder.generate(input)?;
     warnings.iter().for_each(|warning| eprintln!("{warning}"));
+    written(output, &code)
+}
+
+fn written(output: Option<PathBuf>, code: &str) -> Result<(), Box<dyn Error>> {
     match output {
         Some(path) => fs::write(&path, code).map_err(|error| format!("{}: {error}", path.display()).into()),
         // Not print!, which panics if the reader has gone, as in `frpcgen foo.x | head`.

@@ -9,18 +9,41 @@ use crate::source::{Sources, Span};
 use crate::syntax::*;
 
 pub fn parse(sources: &Sources, tokens: &[Token]) -> Result<Vec<Definition>, Diagnostics> {
-    // Lines for the C compiler don't describe the protocol.
-    let tokens: Vec<&Token> =
-        tokens.iter().filter(|token| !matches!(token.kind, Kind::Verbatim(_))).collect();
-    let mut parser = Parser { sources, tokens: &tokens, at: 0, nesting: 0, definitions: Vec::new() };
-    let mut errors = Vec::new();
-    while parser.at < tokens.len() && errors.len() < MAX_SHOWN {
+    parse_with_lines(sources, tokens).map(|(definitions, _)| definitions)
+}
+
+/// Lines for the C compiler (`%`), each with the number of definitions before it. A line inside a
+/// definition stands before it, as in rpcgen's output.
+pub type Lines<'t> = Vec<(usize, &'t str)>;
+
+/// Also returns the lines for the C compiler.
+pub fn parse_with_lines<'t>(
+    sources: &Sources,
+    tokens: &'t [Token],
+) -> Result<(Vec<Definition>, Lines<'t>), Diagnostics> {
+    let mut lines = Vec::new();
+    let mut of_language: Vec<&Token> = Vec::with_capacity(tokens.len());
+    for token in tokens {
+        match &token.kind {
+            Kind::Verbatim(text) => lines.push((of_language.len(), text.as_str())),
+            _ => of_language.push(token),
+        }
+    }
+    let mut parser = Parser { sources, tokens: &of_language, at: 0, nesting: 0, definitions: Vec::new() };
+    let (mut errors, mut passed) = (Vec::new(), 0);
+    while parser.at < of_language.len() && errors.len() < MAX_SHOWN {
+        let before = parser.definitions.len();
         if let Err(error) = parser.definition() {
             errors.push(error);
             parser.skip_to_next_definition();
         }
+        for (at, _) in lines.iter_mut().skip(passed).take_while(|(at, _)| *at < parser.at) {
+            *at = before;
+            passed += 1;
+        }
     }
-    if errors.is_empty() { Ok(parser.definitions) } else { Err(Diagnostics(errors)) }
+    lines.iter_mut().skip(passed).for_each(|(at, _)| *at = parser.definitions.len());
+    if errors.is_empty() { Ok((parser.definitions, lines)) } else { Err(Diagnostics(errors)) }
 }
 
 /// First words of definitions.
@@ -258,6 +281,7 @@ impl<'a> Parser<'a> {
         };
         let inner_name = self.name_behind_body();
         self.at += 1;
+        let is_long = word == "long" || (word == "unsigned" && self.peek_word() == Some("long"));
         let kind = match word.as_str() {
             "enum" | "struct" | "union" => match inner_name {
                 Some(inner) => {
@@ -268,7 +292,7 @@ impl<'a> Parser<'a> {
                 }
                 None => {
                     let name = self.name("the type's name")?;
-                    return Ok(Base { kind: BaseKind::Named(name.text), span: name.span });
+                    return Ok(Base { kind: BaseKind::Named(name.text), span: name.span, is_long: false });
                 }
             },
             "unsigned" => BaseKind::Primitive(self.unsigned()),
@@ -288,7 +312,7 @@ impl<'a> Parser<'a> {
                 None => BaseKind::Named(other.to_owned()),
             },
         };
-        Ok(Base { kind, span: *span })
+        Ok(Base { kind, span: *span, is_long })
     }
 
     /// `unsigned` alone is `unsigned int`; `int` may follow `short` and `long`.

@@ -110,6 +110,8 @@ impl Declaration {
 pub struct Base {
     pub kind: BaseKind,
     pub span: Span,
+    /// Written as `long`: 32 bits on the wire, C's own `long` in memory.
+    pub is_long: bool,
 }
 
 #[derive(Debug, Clone, PartialEq)]

@@ -1,8 +1,8 @@
 //! The operator's choices, and the limits that the gateway keeps.
 
 use crate::homes::Homes;
+use crate::http::HttpAccess;
 use crate::passwords::PasswordFile;
-use crate::site::HttpAccess;
 use crate::tls::Tls;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;

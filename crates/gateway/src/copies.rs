@@ -10,11 +10,11 @@ use crate::errors::required;
 use crate::legacy::{caller, path};
 use crate::legacy_names as names;
 use crate::random::random;
+use crate::temporary::Temporary;
 use crate::turns;
 use std::path::Path;
 use std::sync::Arc;
 use strait_store::{CreateOptions, Error, ErrorKind, FileSystem, Principal, Result, StorePath};
-use strait_telemetry::Seldom;
 use strait_wire::{CopyArgs, Text};
 
 /// A copy holds one chunk of this size. Larger ones gain little, since a copy waits for each
@@ -101,21 +101,12 @@ async fn copy(context: &Context, caller: &Caller, source: &End, target: &End) ->
         let message = "a directory; give the path of a file in it";
         return Err(unwritable(Error::new(ErrorKind::IsADirectory, message)));
     };
-    let file = End { path: directory.join(&name)?, ..target.clone() };
     let umask = context.shared.local_root.as_ref().map_or(0o077, |root| root.umask);
     let permission = permission(source, target, umask).await.map_err(unreadable)?;
     let options = CreateOptions { permission, ..CreateOptions::default() };
     // From before it is made, since the client may leave meanwhile.
-    let mut temporary = Temporary { file, stays: false };
-    let End { fs, who, path, .. } = &temporary.file;
-    let mut writer = match fs.create(who, path, &options).await {
-        Ok(writer) => writer,
-        Err(error) => {
-            // There is nothing to remove, unless the store can't tell.
-            temporary.stays = error.kind() != ErrorKind::OutcomeUnknown;
-            return Err(unwritable(error));
-        }
-    };
+    let mut temporary = Temporary::new(target.fs.clone(), target.who.clone(), directory.join(&name)?);
+    let mut writer = temporary.create(&options).await.map_err(unwritable)?;
     let mut offset = 0;
     loop {
         let bytes = reader.read_at(offset, CHUNK_BYTES).await.map_err(unreadable)?;
@@ -126,7 +117,7 @@ async fn copy(context: &Context, caller: &Caller, source: &End, target: &End) ->
         writer.append(bytes).await.map_err(unwritable)?;
     }
     writer.close().await.map_err(unwritable)?;
-    let (renamed, to) = (rename(temporary, target.clone()), unwritable);
+    let (renamed, to) = (temporary.rename(target.path.clone(), true), unwritable);
     turns::to_its_end(renamed).await.map_err(to)?;
     Ok(true)
 }
@@ -139,49 +130,4 @@ async fn permission(source: &End, target: &End, umask: u32) -> Result<Option<u32
     }
     let status = source.fs.stat(&source.who, &source.path).await?;
     Ok(Some(status.permission & 0o777 & !umask))
-}
-
-/// Gives the copy its name. Drop this only before its first poll or after its end.
-async fn rename(mut copy: Temporary, to: End) -> Result<()> {
-    let replaces = to.fs.capabilities().rename_replace;
-    if !replaces {
-        // The store can't replace a file in one step.
-        match to.fs.remove(&to.who, &to.path, false).await {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-            // From here on the copy is the only version of the file.
-            _ => copy.stays = true,
-        }
-    }
-    to.fs.rename(&to.who, &copy.file.path, &to.path, replaces).await?;
-    copy.stays = true;
-    Ok(())
-}
-
-/// A file that a task of its own removes when this is dropped, even if the copy ends because its
-/// client left.
-struct Temporary {
-    file: End,
-    /// It has its real name, or is the only version of the file.
-    stays: bool,
-}
-
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        if self.stays {
-            return;
-        }
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        let file = self.file.clone();
-        runtime.spawn(async move {
-            match file.fs.remove(&file.who, &file.path, false).await {
-                Err(error) if error.kind() != ErrorKind::NotFound => {
-                    static LEFT: Seldom = Seldom::new();
-                    if let Some(left_out) = LEFT.may_write() {
-                        tracing::warn!(%error, left_out, "a temporary file is left");
-                    }
-                }
-                _ => {}
-            }
-        });
-    }
 }

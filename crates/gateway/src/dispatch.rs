@@ -222,6 +222,9 @@ impl Answer {
             Call::SetAttributes(request) => {
                 self.remembered::<m::SetAttributes>(mutate::set_attributes(c, request).await)
             }
+            Call::ConcatFiles(request) => {
+                self.remembered::<m::ConcatFiles>(mutate::concat_files(c, request).await)
+            }
         }
     }
 }

@@ -202,9 +202,7 @@ impl Handles {
         let shared = self.share().try_take(1);
         let Some(shared) = shared else {
             self.own.fetch_sub(1, Ordering::AcqRel);
-            let message = "this user, or all users together, have too many files open to open more; \
-                           close some, or try again later";
-            return fail(ErrorKind::Busy, message);
+            return Err(too_many_files());
         };
         Ok(Place { own: self.own.clone(), _shared: shared })
     }
@@ -267,6 +265,13 @@ impl Handles {
     pub fn drain(&self) -> Vec<Handle> {
         self.lock().drain().map(|(_, handle)| handle).collect()
     }
+}
+
+/// The user's share of open files is used up.
+pub fn too_many_files() -> Error {
+    let message = "this user, or all users together, have too many files open to open more; close some, or \
+                   try again later";
+    Error::new(ErrorKind::Busy, message)
 }
 
 fn ended_early() -> Error {

@@ -1,4 +1,4 @@
-//! The Thrift gateway.
+//! The gateway: Thrift and REST.
 //!
 //! ```text
 //!   socket ─ input ─→ Request ─ dispatch ─→ legacy (DfsService, 2009) ─┐
@@ -18,10 +18,11 @@
 //! ```text
 //!   sniff ─ Thrift ─→ connection: many requests at once, sessions of the connection
 //!         └ HTTP ───→ http (hyper): one request at a time, each with a Context of its own
-//!                       site: Host, Origin, CORS → token → memory → body ─→ Request ─→ dispatch
+//!                       site: Host, Origin, CORS → token → thrift: memory → body ─→ Request ─→ dispatch
+//!                                                        → rest: memory → pieces of bodies ⇄ store
 //! ```
 //!
-//! Both ways meet at `Request`: behind it nothing knows how a message came, but for
+//! Both ways of Thrift meet at `Request`: behind it nothing knows how a message came, but for
 //! `Peer`'s `http`. That takes loopback's default identity away, and keeps `init`'s session
 //! off the connection. `http` reads no byte of a body before the user's share has memory for it: the
 //! user is known by the token in the head, and a body without one has 64 KiB at most. The same flow
@@ -65,8 +66,8 @@ mod server;
 mod session;
 mod shared;
 mod shares;
-mod site;
 mod slow;
+mod temporary;
 mod tls;
 mod token;
 mod turns;
@@ -74,8 +75,8 @@ mod v2;
 
 pub use config::{Access, Config, ConfiguredStore, Limits, LocalRoot, Service2009};
 pub use homes::Homes;
+pub use http::HttpAccess;
 pub use passwords::PasswordFile;
 pub use server::{Gateway, Reload};
 pub use shared::GatewayNumbers;
-pub use site::HttpAccess;
 pub use tls::{CertificateFacts, Tls, TlsFiles};

@@ -396,6 +396,41 @@ async fn truncated(caller: &Caller, path: &StorePath, length: u64) -> Result<Out
     }
 }
 
+pub async fn concat_files(
+    context: &Context,
+    request: wire::ConcatFilesRequest,
+) -> Answer<wire::MutationReply> {
+    let changes = Twice::Harmful(&[&request.path]);
+    let asked = Asked::new(context, &request.session, &request.request_id, request.is_retry, changes)?;
+    let (target, sources) = arguments(|| {
+        let sources = request.sources.unwrap_or_default().into_iter();
+        let sources: Result<Vec<StorePath>> = sources.map(|source| path(Some(source))).collect();
+        Ok((path(request.path)?, sources?))
+    })?;
+    let (caller, lost_track) = (asked.caller.clone(), asked.lost_track);
+    let concat = async move {
+        if lost_track {
+            return concatenated(&caller, &target, &sources).await;
+        }
+        caller.fs().concat(&caller.who, &target, &sources).await.map(|()| Outcome::Done)
+    };
+    mutation_reply(asked.once("concatFiles", concat).await?)
+}
+
+/// Success if an earlier attempt must have had its effect: the sources are gone, and the target is there.
+/// A store joins all or nothing, but another client may have removed them.
+async fn concatenated(caller: &Caller, target: &StorePath, sources: &[StorePath]) -> Result<Outcome> {
+    for source in sources {
+        if caller.fs().exists(&caller.who, source).await? {
+            return unknown("concat", target, format_args!("at {target} and {source}"));
+        }
+    }
+    match sources.is_empty() || !caller.fs().exists(&caller.who, target).await? {
+        true => unknown("concat", target, format_args!("at {target}")),
+        false => Ok(Outcome::Done),
+    }
+}
+
 pub async fn make_directories(
     context: &Context,
     request: wire::MakeDirectoriesRequest,

@@ -90,6 +90,7 @@ impl Request {
             Call::RenamePath(request) => &request.request_id,
             Call::RemovePath(request) => &request.request_id,
             Call::SetAttributes(request) => &request.request_id,
+            Call::ConcatFiles(request) => &request.request_id,
             _ => &None,
         };
         given.as_ref()
@@ -137,6 +138,7 @@ pub fn path_of(call: &Call) -> Option<String> {
         Call::RenamePath(request) => &request.source,
         Call::RemovePath(request) => &request.path,
         Call::SetAttributes(request) => &request.path,
+        Call::ConcatFiles(request) => &request.path,
         _ => return None,
     };
     // A client's text can't break a line of the log.

@@ -2,6 +2,7 @@
 
 use crate::config::{Config, processors};
 use crate::connection;
+use crate::http;
 use crate::listings::Listings;
 use crate::memory::Budget;
 use crate::pace::Pace;
@@ -93,6 +94,7 @@ impl Gateway {
         if let Some(root) = &mut config.local_root {
             queue(LOCAL_ROOT, &mut root.fs);
         }
+        let operations: Vec<_> = Call::METHODS.iter().copied().chain(http::rest::operations()).collect();
         let shared = Shared {
             budget: Budget::new(&limits),
             pace: Pace::new(),
@@ -103,7 +105,7 @@ impl Gateway {
             turns,
             tls: config.tls.clone(),
             http: config.http.clone(),
-            calls: Calls::new(Call::METHODS, config.slow_call),
+            calls: Calls::new(&operations, config.slow_call),
             sessions: Arc::new(Sessions::new(config)),
             service_2009,
             limits,

@@ -3,7 +3,7 @@
 use crate::closed::Closed;
 use crate::config::{Access, Config, ConfiguredStore, Limits};
 use crate::fair::{Grant, Holder, Key, Pool};
-use crate::handles::{Handle, Handles};
+use crate::handles::{Handle, Handles, too_many_files};
 use crate::logins::{Logins, Refusal};
 use crate::peer::{Origin, Peer, overflow_user};
 use crate::random::random;
@@ -202,11 +202,7 @@ impl Session {
     /// Busy if the store runs its maximum of changes, or this user's share of it.
     pub fn begin_change(&self) -> Result<Grant> {
         let place = self.changes.lock().unwrap_or_else(PoisonError::into_inner).try_take(1);
-        place.ok_or_else(|| {
-            let message = "the store is slow, and has as many changes at work as it may, in all or for this \
-                           user; try again later";
-            Error::new(ErrorKind::Busy, message)
-        })
+        place.ok_or_else(too_many_changes)
     }
 
     /// Whether it has ended, though a connection may still hold it.
@@ -262,6 +258,12 @@ impl Session {
     pub fn abandon_files(&self) {
         drop(self.handles.drain());
     }
+}
+
+fn too_many_changes() -> Error {
+    let message = "the store is slow, and has as many changes at work as it may, in all or for this user; \
+                   try again later";
+    Error::new(ErrorKind::Busy, message)
 }
 
 /// The current sessions, and the closed ones that tokens mustn't make again.
@@ -321,14 +323,43 @@ impl Sessions {
                 store.name == asked || store.uri.trim_end_matches('/') == asked.trim_end_matches('/')
             }),
         };
-        found.cloned().ok_or_else(|| {
-            let names: Vec<&str> = self.stores.iter().map(|store| store.name.as_str()).collect();
-            let asked: String = asked.chars().take(200).collect();
-            Error::new(
-                ErrorKind::NotFound,
-                format!("no store {asked:?} is configured here; there are: {}", names.join(", ")),
-            )
-        })
+        found.cloned().ok_or_else(|| self.unknown_store(asked))
+    }
+
+    fn unknown_store(&self, asked: &str) -> Error {
+        let names: Vec<&str> = self.stores.iter().map(|store| store.name.as_str()).collect();
+        let asked: String = asked.chars().take(200).collect();
+        let message = format!("no store {asked:?} is configured here; there are: {}", names.join(", "));
+        Error::new(ErrorKind::NotFound, message)
+    }
+
+    /// The configured store with this name; the default without one.
+    ///
+    /// # Errors
+    /// NotFound, with the known names.
+    pub fn store_named(&self, name: Option<&str>) -> Result<ConfiguredStore> {
+        let found = match name {
+            Some(name) => self.stores.iter().find(|store| store.name == name),
+            None => self.stores.first(),
+        };
+        found.cloned().ok_or_else(|| self.unknown_store(name.unwrap_or_default()))
+    }
+
+    /// A place among the open files for a request that opens one without a handle.
+    ///
+    /// # Errors
+    /// Busy if this user, or all users, have too many open.
+    pub fn file_place(&self, key: &Key) -> Result<Grant> {
+        self.handles.holder(key).try_take(1).ok_or_else(too_many_files)
+    }
+
+    /// A place for a change in a store, for a request without a session there.
+    ///
+    /// # Errors
+    /// Busy, as [`Session::begin_change`].
+    pub fn begin_change(&self, store: &str, key: &Key) -> Result<Grant> {
+        let place = self.changes.get(store).and_then(|places| places.holder(key).try_take(1));
+        place.ok_or_else(too_many_changes)
     }
 
     /// Whether there is a password file to check logins against.

@@ -2,11 +2,11 @@
 
 use crate::config::{Limits, LocalRoot, Service2009};
 use crate::fair::Pool;
+use crate::http::HttpAccess;
 use crate::listings::Listings;
 use crate::memory::Budget;
 use crate::pace::Pace;
 use crate::session::Sessions;
-use crate::site::HttpAccess;
 use crate::tls::Tls;
 use crate::turns::Turns;
 use std::sync::Arc;

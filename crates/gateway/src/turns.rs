@@ -238,6 +238,10 @@ impl FileSystem for Queued {
         self.call(self.behind.truncate(who, path, length)).await
     }
 
+    async fn concat(&self, who: &Principal, target: &StorePath, sources: &[StorePath]) -> Result<()> {
+        self.call(self.behind.concat(who, target, sources)).await
+    }
+
     async fn rename(&self, who: &Principal, from: &StorePath, to: &StorePath, replace: bool) -> Result<()> {
         self.call(self.behind.rename(who, from, to, replace)).await
     }

@@ -23,7 +23,7 @@ pub const PAGE_BYTES: usize = 256 << 10;
 const INFO_BYTES: usize = 128;
 /// Most blocks of one answer: as many as fit its memory with three replicas each. For a file with
 /// more, a client asks in ranges.
-const MAX_BLOCKS: usize = 1_024;
+pub const MAX_BLOCKS: usize = 1_024;
 
 /// Parses a request's path.
 pub fn path(text: Option<String>) -> Result<StorePath> {
@@ -187,7 +187,7 @@ pub async fn list_directory(
     let page = next_page(&mut taken, most, allowed_bytes.min(PAGE_BYTES)).await;
     drop(taken);
     let (entries, more) = match page {
-        Ok((entries, more)) => (entries, more),
+        Ok((entries, more)) => (entries.into_iter().map(info).collect(), more),
         Err(error) => {
             request.cursor.map(|cursor| handles.remove(cursor));
             return Err(error);
@@ -210,7 +210,7 @@ pub async fn list_directory(
 }
 
 /// The next entries, and whether there are more. At least one entry, however little memory is free.
-async fn next_page(listing: &mut Listing, most: usize, bytes: usize) -> Result<(Vec<wire::FileInfo>, bool)> {
+pub async fn next_page(listing: &mut Listing, most: usize, bytes: usize) -> Result<(Vec<FileStatus>, bool)> {
     let mut entries = Vec::new();
     let mut used = 0;
     loop {
@@ -224,7 +224,7 @@ async fn next_page(listing: &mut Listing, most: usize, bytes: usize) -> Result<(
             listing.held = Some(status);
             return Ok((entries, true));
         }
-        entries.push(info(status));
+        entries.push(status);
     }
 }
 

@@ -2,56 +2,16 @@
 
 mod common;
 use bytes::Bytes;
+use common::http::*;
 use common::*;
-use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::io::Write;
 use std::time::{Duration, Instant};
-use strait_gateway::{Access, HttpAccess, PasswordFile};
+use strait_gateway::{Access, HttpAccess};
 use strait_store::Principal;
 use strait_wire::*;
 
 const JSON: Wire = Wire { protocol: Protocol::Json, framed: false };
 const COMPACT: Wire = Wire { protocol: Protocol::Compact, framed: false };
-/// No answer here takes longer.
-const PATIENCE: Duration = Duration::from_secs(20);
-
-struct Answer {
-    status: u16,
-    head: String,
-    body: Bytes,
-}
-
-fn connect(served: &Served) -> TcpStream {
-    let stream = TcpStream::connect(served.address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    stream
-}
-
-/// Reads one answer; status 0 if the connection ends without one.
-fn receive(stream: &mut TcpStream) -> Answer {
-    let mut head = Vec::new();
-    let mut byte = [0];
-    while !head.ends_with(b"\r\n\r\n") {
-        match stream.read(&mut byte) {
-            Ok(1) => head.push(byte[0]),
-            _ => return Answer { status: 0, head: String::new(), body: Bytes::new() },
-        }
-    }
-    let head = String::from_utf8(head).unwrap().to_ascii_lowercase();
-    let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
-    let mut body = vec![0; length.map_or(0, |length| length.parse().unwrap())];
-    stream.read_exact(&mut body).unwrap();
-    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-    Answer { status, head, body: body.into() }
-}
-
-/// Sends bytes as they are, and reads the answer.
-fn raw(served: &Served, request: &[u8]) -> Answer {
-    let mut stream = connect(served);
-    let _ = stream.write_all(request);
-    receive(&mut stream)
-}
-
 fn request(fields: &str, body: &[u8]) -> Vec<u8> {
     let head =
         format!("POST /thrift HTTP/1.1\r\nHost: localhost\r\n{fields}Content-Length: {}\r\n\r\n", body.len());
@@ -74,25 +34,12 @@ fn call<M: Method>(served: &Served, fields: &str, args: &M::Args) -> Reply<M> {
     M::decode_reply(Protocol::Json, answer.body).unwrap().1
 }
 
-fn typed(answer: &Answer, status: u16, kind: &str) {
-    let body = String::from_utf8_lossy(&answer.body);
-    assert_eq!(answer.status, status, "{}{body}", answer.head);
-    assert!(body.contains(&format!("\"kind\":\"{kind}\"")), "{body}");
-}
-
 /// A refusal that a program on Apache's libraries reads, since they ignore the status.
 fn thrown(answer: &Answer, status: u16, protocol: Protocol, words: &str) {
     assert_eq!(answer.status, status, "{}", answer.head);
     let reply = methods::ServerInfo::decode_reply(protocol, answer.body.clone()).unwrap().1;
     let Reply::Application(error) = reply else { panic!("{}: {:?}", answer.head, answer.body) };
     assert!(error.message.contains(words), "{error:?}");
-}
-
-fn with_users(dir: &std::path::Path) -> Served {
-    let file = dir.join("passwd");
-    PasswordFile::set(&file, "tester", "secret").unwrap();
-    let passwords = Some(PasswordFile::load(&file).unwrap());
-    serve_with(|config| config.access = Access { passwords, ..Access::default() })
 }
 
 fn log_in(served: &Served) -> String {

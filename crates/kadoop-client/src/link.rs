@@ -24,9 +24,11 @@ use strait_kadoop_core::{
 use strait_kadoop_wire::{
     convert::{caller_to_wire, mutation_to_wire, request_to_wire},
     failure::{Failure, Lost},
-    wire::{self, KadoopNamenodeV1Client, KdAnswer},
+    wire::{self, KadoopNamenodeV1Client, KdAnswer, KdMutation},
 };
 
+/// A defect: [`Link::concat`] is for that.
+const OTHER_PROCEDURE: Error = Error::Internal("a request by the wrong procedure");
 /// How long a renewal may take. Another one follows: the namenode soon closes a file that can't be
 /// read, unless it hears its writer's client.
 const RENEWAL: Duration = Duration::from_secs(1);
@@ -115,8 +117,18 @@ impl Link {
         caller: &Caller,
         mutation: &Mutation,
     ) -> Result<wire::KdAnswer<'static>, Failure> {
-        let (caller, mutation) = (caller_to_wire(caller), mutation_to_wire(mutation));
+        let (caller, mutation) = (caller_to_wire(caller), mutation_to_wire(mutation).ok_or(OTHER_PROCEDURE)?);
         self.execute(|to, request| to.nn_mutate(&caller, &request, &mutation), drop)
+    }
+
+    /// Joins files, once.
+    pub(super) fn concat(&self, caller: &Caller, target: &str, sources: &[String]) -> Result<(), Failure> {
+        let concat = wire::KdConcat {
+            target: target.into(),
+            sources: sources.iter().map(|source| source.as_str().into()).collect(),
+        };
+        let caller = caller_to_wire(caller);
+        self.execute(|to, request| to.nn_concat(&caller, &request, &concat), drop)
     }
 
     /// Opens a file for writing, once: `mutation` is a creation or an append. A new file has its
@@ -133,7 +145,7 @@ impl Link {
             _ => 0,
         };
         let opening = wire::KdOpening { session: session.into(), min_replicas };
-        let (on_wire, body) = (caller_to_wire(caller), mutation_to_wire(mutation));
+        let (on_wire, body) = (caller_to_wire(caller), mutation_to_wire(mutation).ok_or(OTHER_PROCEDURE)?);
         let in_doubt = |begun| {
             if let Mutation::Create { path, .. } | Mutation::Append { path } = mutation {
                 let (caller, path) = (caller.clone(), path.clone());
@@ -221,7 +233,8 @@ impl Link {
         mutation: &Mutation,
         within: Duration,
     ) -> Result<wire::KdAnswer<'static>, Lost> {
-        let (caller, mutation) = (caller_to_wire(caller), mutation_to_wire(mutation));
+        let mutation = mutation_to_wire(mutation).ok_or_else(|| Lost::Refused(OTHER_PROCEDURE.into()))?;
+        let caller = caller_to_wire(caller);
         attempt(&self.options, &self.entry, &self.address, within, &mut |to| {
             to.nn_mutate(&caller, &request_to_wire(begun.id()), &mutation)
         })
@@ -270,8 +283,7 @@ impl Link {
         // If the namenode has executed the request with this number, it repeats its answer. If not, it
         // refuses this one: nobody can append to the root. Repeating the opening itself could replace a
         // file long after its caller has gone on.
-        let refused = Mutation::Append { path: "/".to_owned() };
-        let refused = mutation_to_wire(&refused);
+        let refused = KdMutation::KdAppend("/".into());
         let none = wire::KdOpening { session: (&[][..]).into(), min_replicas: 0 };
         let told = attempt(&self.options, &self.entry, &self.address, RENEWAL, &mut |to| {
             to.nn_open(&on_wire, &request_to_wire(begun.id()), &refused, &none)

@@ -226,6 +226,15 @@ impl Client {
         self.changed(caller, &Mutation::Truncate { path: path.to_owned(), length })
     }
 
+    /// Moves the bytes of `sources` to the end of a closed file, and removes the sources.
+    ///
+    /// # Errors
+    /// NotFound, IsADirectory, PermissionDenied; Busy: a writer has one of them open; Invalid: no
+    /// source, an empty one, or a file that is named twice.
+    pub fn concat(&self, caller: &Caller, target: &str, sources: &[String]) -> Result<(), Failure> {
+        self.link.concat(caller, target, sources)
+    }
+
     /// Changes the given attributes.
     ///
     /// # Errors

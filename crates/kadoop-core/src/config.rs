@@ -13,6 +13,9 @@ pub const MAX_CHUNK_BYTES: u32 = 1 << 31;
 /// Most chunks of a file: 64 TiB in chunks of the usual size. They are one item of a checkpoint, of
 /// at most 10 bytes each, and an item has to stay below 16 MiB.
 pub const MAX_FILE_CHUNKS: usize = 1 << 20;
+/// Most files that are joined to another at a time: as HDFS's clients do. Their names are one record
+/// of the log, of at most 16 MiB.
+pub const MAX_SOURCES: usize = 1_000;
 /// Most chunks of an open file without a durable end. A writer has five at most. Together they are
 /// one item of a checkpoint.
 pub const MAX_UNENDED_CHUNKS: usize = 64;

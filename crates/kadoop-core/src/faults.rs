@@ -99,6 +99,8 @@ faults! {
     KeptDroppedEarly,
     /// A truncated chunk is handed out at its full length.
     TruncationForgotten,
+    /// Files are joined in another order.
+    JoinedBackwards,
     /// Datanodes write under any stamp.
     StaleStampAccepted,
     /// Datanodes write for any incarnation.

@@ -82,6 +82,8 @@ pub enum Mutation {
     Delete { path: String, recursive: bool },
     /// Makes a closed file shorter.
     Truncate { path: String, length: u64 },
+    /// Moves the bytes of closed files, in order, to the end of another, and removes these files.
+    Concat { target: String, sources: Vec<String> },
     /// Changes the given attributes of a file or directory.
     SetAttributes { path: String, attributes: Attributes },
     /// Has recovery seal a chunk at `length`. Its writer sends this, and keeps the lease, if it

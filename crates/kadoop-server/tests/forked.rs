@@ -38,7 +38,7 @@ fn in_a_child(work: impl FnOnce() -> bool) -> bool {
 }
 
 #[test]
-fn a_forked_child_is_refused_at_once_and_leaves_its_parents_files_alone() {
+fn a_forked_child_uses_a_client_of_its_own_and_none_of_its_parents() {
     let directory = tempfile::tempdir().unwrap();
     let key = Key::new([7; 32]);
     let config = Config { safe_mode_extra_ms: 0, ..Config::default() };
@@ -56,6 +56,16 @@ fn a_forked_child_is_refused_at_once_and_leaves_its_parents_files_alone() {
     writer.write("of the parent").unwrap();
     writer.flush().unwrap();
     let mut reader = client.open(&me, "/f").unwrap();
+    let connect = || Client::connect(ClientOptions::new(namenode.address().to_string(), key.for_clients()));
+    let held = in_a_child(|| {
+        let own = connect().unwrap();
+        let mut writer = own.create(&me, "/of-the-child", &create).unwrap();
+        writer.write("its own").unwrap();
+        writer.close().unwrap();
+        own.open(&me, "/f").unwrap().read_at(0, 99).unwrap() == "of the parent"
+    });
+    assert!(held, "the child can't connect anew");
+    assert_eq!(client.open(&me, "/of-the-child").unwrap().read_at(0, 99).unwrap(), "its own");
     let mut borrowed = Some(writer);
     let held = in_a_child(|| {
         let mut writer = borrowed.take().unwrap();

@@ -19,8 +19,10 @@
 #define _SUNRPC_TYPES_H 1
 #define _SUNRPC_XDR_H 1
 
+#include <arpa/inet.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/time.h>
@@ -35,6 +37,8 @@ typedef int enum_t;
 typedef uint32_t rpcprog_t;
 typedef uint32_t rpcvers_t;
 typedef uint32_t rpcproc_t;
+typedef uint32_t rpcprot_t;
+typedef uint32_t rpcport_t;
 #ifndef TRUE
 #define TRUE 1
 #define FALSE 0
@@ -44,7 +48,7 @@ typedef uint32_t rpcproc_t;
 
 enum xdr_op { XDR_ENCODE = 0, XDR_DECODE = 1, XDR_FREE = 2 };
 
-/* A stream of XDR. Programs read x_op; the rest is the library's. */
+/* A stream of XDR. Programs use x_op and x_public; the rest is the library's. */
 typedef struct frpc_xdr {
 	enum xdr_op x_op;
 	unsigned x_depth;   /* pointers inside pointers */
@@ -53,10 +57,16 @@ typedef struct frpc_xdr {
 	size_t x_left;	    /* bytes from x_at to the end */
 	uint64_t x_memory;  /* bytes that decoding may still allocate */
 	void *x_growing;    /* the library's buffer, or null */
+	void *x_stream;	    /* a file, records or a count, or null */
+	char *x_public;	    /* the program's own */
 } XDR;
 
 /* A routine of the form bool_t xdr_foo(XDR *, foo *). */
 typedef bool_t (*xdrproc_t)(XDR *, ...);
+#define NULL_xdrproc_t ((xdrproc_t)0)
+
+#define BYTES_PER_XDR_UNIT 4
+#define RNDUP(x) ((((x) + BYTES_PER_XDR_UNIT - 1) / BYTES_PER_XDR_UNIT) * BYTES_PER_XDR_UNIT)
 
 /* Names of rpc/xdr.h; the symbols differ so that a program may link libtirpc. */
 #define xdr_void frpc_xdr_void
@@ -68,16 +78,34 @@ typedef bool_t (*xdrproc_t)(XDR *, ...);
 #define xdr_u_int frpc_xdr_u_int
 #define xdr_long frpc_xdr_long
 #define xdr_u_long frpc_xdr_u_long
-#define xdr_int8_t frpc_xdr_char
+#define xdr_int8_t frpc_xdr_int8_t
 #define xdr_uint8_t frpc_xdr_u_char
+#define xdr_u_int8_t frpc_xdr_u_char
 #define xdr_int16_t frpc_xdr_short
 #define xdr_uint16_t frpc_xdr_u_short
+#define xdr_u_int16_t frpc_xdr_u_short
 #define xdr_int32_t frpc_xdr_int
 #define xdr_uint32_t frpc_xdr_u_int
+#define xdr_u_int32_t frpc_xdr_u_int
 #define xdr_int64_t frpc_xdr_int64_t
 #define xdr_uint64_t frpc_xdr_uint64_t
+#define xdr_u_int64_t frpc_xdr_uint64_t
+#define xdr_quad_t frpc_xdr_int64_t
+#define xdr_u_quad_t frpc_xdr_uint64_t
 #define xdr_hyper frpc_xdr_int64_t
 #define xdr_u_hyper frpc_xdr_uint64_t
+#define xdr_longlong_t frpc_xdr_int64_t
+#define xdr_u_longlong_t frpc_xdr_uint64_t
+#define xdr_rpcprog frpc_xdr_u_int
+#define xdr_rpcvers frpc_xdr_u_int
+#define xdr_rpcproc frpc_xdr_u_int
+#define xdr_rpcprot frpc_xdr_u_int
+#define xdr_rpcport frpc_xdr_u_int
+#define xdr_rpcprog_t frpc_xdr_u_int
+#define xdr_rpcvers_t frpc_xdr_u_int
+#define xdr_rpcproc_t frpc_xdr_u_int
+#define xdr_rpcprot_t frpc_xdr_u_int
+#define xdr_rpcport_t frpc_xdr_u_int
 #define xdr_float frpc_xdr_float
 #define xdr_double frpc_xdr_double
 #define xdr_quadruple frpc_xdr_quadruple
@@ -91,12 +119,70 @@ typedef bool_t (*xdrproc_t)(XDR *, ...);
 #define xdr_vector frpc_xdr_vector
 #define xdr_pointer frpc_xdr_pointer
 #define xdr_reference frpc_xdr_reference
+#define xdr_union frpc_xdr_union
+#define xdr_netobj frpc_xdr_netobj
+#define xdr_opaque_auth frpc_xdr_opaque_auth
+#define xdr_netbuf frpc_xdr_netbuf
+#define xdr_des_block frpc_xdr_des_block
 #define xdr_free frpc_xdr_free
+#define xdr_sizeof frpc_xdr_sizeof
 #define xdr_getpos frpc_xdr_getpos
+#define xdr_setpos frpc_xdr_setpos
+#define xdr_inline frpc_xdr_inline
+#define xdr_destroy frpc_xdr_destroy
+#define xdr_getlong frpc_xdr_getlong
+#define xdr_putlong frpc_xdr_putlong
+#define xdr_getint32 frpc_xdr_getint32
+#define xdr_putint32 frpc_xdr_putint32
+#define xdr_getbytes frpc_xdr_getbytes
+#define xdr_putbytes frpc_xdr_putbytes
 #define xdrmem_create frpc_xdrmem_create
+#define xdrstdio_create frpc_xdrstdio_create
+#define xdrrec_create frpc_xdrrec_create
+#define xdrrec_endofrecord frpc_xdrrec_endofrecord
+#define xdrrec_skiprecord frpc_xdrrec_skiprecord
+#define xdrrec_eof frpc_xdrrec_eof
+#define XDR_GETLONG frpc_xdr_getlong
+#define XDR_PUTLONG frpc_xdr_putlong
+#define XDR_GETINT32 frpc_xdr_getint32
+#define XDR_PUTINT32 frpc_xdr_putint32
+#define XDR_GETBYTES frpc_xdr_getbytes
+#define XDR_PUTBYTES frpc_xdr_putbytes
+#define XDR_GETPOS frpc_xdr_getpos
+#define XDR_SETPOS frpc_xdr_setpos
+#define XDR_INLINE frpc_xdr_inline
+#define XDR_DESTROY frpc_xdr_destroy
+
+/* Words in memory that xdr_inline returned. */
+#define IXDR_GET_INT32(at) ((int32_t)ntohl((uint32_t)*(at)++))
+#define IXDR_PUT_INT32(at, v) (*(at)++ = (int32_t)htonl((uint32_t)(v)))
+#define IXDR_GET_U_INT32(at) ((uint32_t)IXDR_GET_INT32(at))
+#define IXDR_PUT_U_INT32(at, v) IXDR_PUT_INT32(at, v)
+#define IXDR_GET_LONG(at) ((long)IXDR_GET_INT32(at))
+#define IXDR_PUT_LONG(at, v) IXDR_PUT_INT32(at, v)
+#define IXDR_GET_U_LONG(at) ((u_long)IXDR_GET_U_INT32(at))
+#define IXDR_PUT_U_LONG(at, v) IXDR_PUT_INT32(at, v)
+#define IXDR_GET_BOOL(at) ((bool_t)IXDR_GET_INT32(at))
+#define IXDR_PUT_BOOL(at, v) IXDR_PUT_INT32(at, v)
+#define IXDR_GET_ENUM(at, t) ((t)IXDR_GET_INT32(at))
+#define IXDR_PUT_ENUM(at, v) IXDR_PUT_INT32(at, v)
+#define IXDR_GET_SHORT(at) ((short)IXDR_GET_INT32(at))
+#define IXDR_PUT_SHORT(at, v) IXDR_PUT_INT32(at, v)
+#define IXDR_GET_U_SHORT(at) ((u_short)IXDR_GET_INT32(at))
+#define IXDR_PUT_U_SHORT(at, v) IXDR_PUT_INT32(at, v)
 
 /* A 128-bit float as its bytes on the wire. */
 typedef struct frpc_quadruple { char bytes[16]; } quadruple;
+
+/* Types that many interfaces use. */
+#define MAX_NETOBJ_SZ 1024
+typedef struct netobj { u_int n_len; char *n_bytes; } netobj;
+#define MAX_AUTH_BYTES 400
+struct opaque_auth { enum_t oa_flavor; caddr_t oa_base; u_int oa_length; };
+typedef struct netbuf { unsigned int maxlen; unsigned int len; void *buf; } netbuf;
+#define MAXNETNAMELEN 255
+typedef union des_block { struct { uint32_t high, low; } key; char c[8]; } des_block;
+struct xdr_discrim { int value; xdrproc_t proc; };
 
 bool_t xdr_void(XDR *, void *);
 bool_t xdr_char(XDR *, char *);
@@ -107,6 +193,7 @@ bool_t xdr_int(XDR *, int *);
 bool_t xdr_u_int(XDR *, u_int *);
 bool_t xdr_long(XDR *, long *);
 bool_t xdr_u_long(XDR *, u_long *);
+bool_t xdr_int8_t(XDR *, int8_t *);
 bool_t xdr_int64_t(XDR *, int64_t *);
 bool_t xdr_uint64_t(XDR *, uint64_t *);
 bool_t xdr_float(XDR *, float *);
@@ -122,12 +209,44 @@ bool_t xdr_array(XDR *, char **, u_int *count, u_int max, u_int element_bytes, x
 bool_t xdr_vector(XDR *, char *, u_int count, u_int element_bytes, xdrproc_t);
 bool_t xdr_pointer(XDR *, char **, u_int bytes, xdrproc_t);
 bool_t xdr_reference(XDR *, char **, u_int bytes, xdrproc_t);
+/* choices ends with a null routine; otherwise may be null. */
+bool_t xdr_union(XDR *, enum_t *, char *value, const struct xdr_discrim *choices, xdrproc_t otherwise);
+bool_t xdr_netobj(XDR *, netobj *);
+bool_t xdr_opaque_auth(XDR *, struct opaque_auth *);
+bool_t xdr_netbuf(XDR *, struct netbuf *);
+bool_t xdr_des_block(XDR *, des_block *);
 /* One step along a list, for generated code: *more tells whether *next exists. */
 bool_t frpc_xdr_next(XDR *, char **next, u_int bytes, bool_t *more);
 /* Frees the memory that decoding allocated behind a value, not the value. */
 void xdr_free(xdrproc_t, void *);
+/* Bytes on the wire; 0 if the value doesn't follow the interface. */
+u_long xdr_sizeof(xdrproc_t, void *);
+
+/* One word, or bytes without padding. */
+bool_t xdr_getlong(XDR *, long *);
+bool_t xdr_putlong(XDR *, const long *);
+bool_t xdr_getint32(XDR *, int32_t *);
+bool_t xdr_putint32(XDR *, const int32_t *);
+bool_t xdr_getbytes(XDR *, char *, u_int);
+bool_t xdr_putbytes(XDR *, const char *, u_int);
 u_int xdr_getpos(XDR *);
+/* In memory and in files. */
+bool_t xdr_setpos(XDR *, u_int);
+/* The next bytes in memory, aligned for words; null elsewhere. */
+int32_t *xdr_inline(XDR *, u_int bytes);
+void xdr_destroy(XDR *);
+
 void xdrmem_create(XDR *, char *, u_int bytes, enum xdr_op);
+void xdrstdio_create(XDR *, FILE *, enum xdr_op);
+/* Records (RFC 5531, section 11) through the program's functions, which return the
+ * bytes moved, or -1. The sizes are of fragments; 0 for the library's choice. Begin to read by
+ * xdrrec_skiprecord; end a written record by xdrrec_endofrecord. */
+void xdrrec_create(XDR *, u_int send_bytes, u_int receive_bytes, void *handle,
+		   int (*read)(void *handle, void *, int), int (*write)(void *handle, void *, int));
+bool_t xdrrec_endofrecord(XDR *, int now);
+bool_t xdrrec_skiprecord(XDR *);
+/* Skips the rest of the record; whether none has arrived behind it. */
+bool_t xdrrec_eof(XDR *);
 
 /* ---------------------------------------------------------------- callers */
 
@@ -160,16 +279,19 @@ typedef struct frpc_outcome {
 
 typedef struct frpc_handle frpc_handle;
 
-/* host: "HOST:PORT" ("[::1]:PORT"); transport: "tcp" or "udp". Connects at the
- * first call. Null on failure, see frpc_error(). */
+/* host: "HOST:PORT" ("[::1]:PORT"), or "HOST", whose rpcbind then knows the port; at most 5 s.
+ * transport: "tcp" or "udp". Connects at the first call. Null on failure, see frpc_error(). */
 frpc_handle *frpc_createhandle(const char *host, rpcprog_t, rpcvers_t, const char *transport);
 void frpc_destroyhandle(frpc_handle *);
 
-/* clnt_control's options with its numbers, then FlexRPC's own. */
+/* clnt_control's options with its numbers, then FlexRPC's own, from 1001 on. The comment
+ * is value's type. */
 enum frpc_option {
 	FRPC_SET_TIMEOUT = 1, /* struct timeval *: of every call, whatever a call says */
 	FRPC_GET_TIMEOUT = 2, /* struct timeval * */
 	FRPC_GET_SERVER_ADDR = 3, /* char[64]: HOST:PORT */
+	FRPC_SET_RETRY_TIMEOUT = 4, /* struct timeval *: first retransmission over udp; it doubles */
+	FRPC_GET_RETRY_TIMEOUT = 5, /* struct timeval * */
 	FRPC_GET_VERS = 12,   /* uint32_t * */
 	FRPC_SET_VERS = 13,   /* uint32_t * */
 	FRPC_GET_PROG = 14,   /* uint32_t * */
@@ -177,11 +299,33 @@ enum frpc_option {
 	FRPC_SET_KEY = 1001,  /* const frpc_bytes *: the cluster's key, 32 bytes at least */
 	FRPC_SET_AUTH_SYS = 1002, /* const frpc_auth_sys *; null for none */
 	FRPC_SET_REQUIRED = 1003, /* uint32_t *: values that are enough for a parallel call; 0 for all */
-	FRPC_SET_STORE_AND_FORWARD = 1004 /* bool_t *: of serial calls */
+	FRPC_SET_STORE_AND_FORWARD = 1004, /* bool_t *: of serial calls */
+	FRPC_SET_TLS = 1005,  /* const frpc_tls *; null for none */
+	FRPC_SET_ONC = 1006,  /* bool_t *: the callee speaks plain ONC RPC (SunRPC) */
+	FRPC_SET_CONNECT_TIMEOUT = 1007, /* struct timeval *: of connecting and the handshake */
+	FRPC_GET_CONNECT_TIMEOUT = 1008, /* struct timeval * */
+	FRPC_SET_PEER_SILENCE = 1009, /* struct timeval *: a host silent so long is lost; 0 for never */
+	FRPC_SET_RESULT_BYTES = 1010, /* uint32_t *: the largest result */
+	FRPC_SET_KEY_ID = 1011, /* const frpc_bytes *: names a key of the caller's own; 1 to 255 bytes */
+	FRPC_SET_LIKE = 1012  /* const frpc_handle *: takes its key, TLS, limits and connections */
 };
 
 typedef struct frpc_bytes { const void *data; size_t length; } frpc_bytes;
-typedef struct frpc_auth_sys { const char *machine; uint32_t uid, gid; } frpc_auth_sys;
+typedef struct frpc_auth_sys {
+	const char *machine; /* 255 bytes at most */
+	uint32_t uid, gid;
+	const uint32_t *gids; /* further groups */
+	size_t gid_count;     /* 16 at most */
+} frpc_auth_sys;
+
+/* Names of PEM files; unused ones are null. A caller sets authorities or pinned; a callee
+ * sets certificate and key, and authorities to demand certificates of its callers. */
+typedef struct frpc_tls {
+	const char *authorities; /* peers with certificates from these are trusted */
+	const char *pinned;	 /* peers with one of these certificates are trusted */
+	const char *certificate, *key; /* this process's own */
+	const char *name;	 /* expected in the callee's certificate; null for its address */
+} frpc_tls;
 
 bool_t frpc_control(frpc_handle *, unsigned option, void *value);
 
@@ -191,6 +335,9 @@ enum frpc_stat frpc_call(frpc_handle *, rpcproc_t, xdrproc_t args_proc, const vo
 
 /* The outcome of the handle's latest call. */
 const frpc_outcome *frpc_outcome_of(const frpc_handle *);
+
+/* Prints "prefix: " and the latest outcome's text to standard error. */
+void frpc_perror(const frpc_handle *, const char *prefix);
 
 /* Multicasts: to all at once, or along a chain in the order of handles (TCP
  * only). Options and program are the first handle's. results[i] is a zeroed
@@ -202,6 +349,12 @@ int frpc_call_parallel(frpc_handle *const *handles, size_t count, rpcproc_t, xdr
 int frpc_call_serial(frpc_handle *const *handles, size_t count, rpcproc_t, xdrproc_t args_proc,
 		     const void *args, xdrproc_t result_proc, void *const *results,
 		     frpc_outcome *outcomes, struct timeval timeout);
+
+/* The same for results in one array, as frpcgen's code calls it. results may be null. */
+enum frpc_pattern { FRPC_PARALLEL = 0, FRPC_SERIAL = 1 };
+int frpc_multicast(frpc_handle *const *handles, size_t count, enum frpc_pattern, rpcproc_t,
+		   xdrproc_t args_proc, const void *args, xdrproc_t result_proc, void *results,
+		   size_t result_bytes, frpc_outcome *outcomes, struct timeval timeout);
 
 /* Why the thread's latest function without an outcome failed. */
 const char *frpc_error(void);
@@ -217,6 +370,7 @@ typedef struct frpc_request {
 	bool_t rq_auth_sys;	 /* uid and gid are set: the caller's claim */
 	uint32_t rq_uid, rq_gid;
 	int64_t rq_left_ms;	 /* until the caller stops waiting; -1 for never */
+	const frpc_auth_sys *rq_auth; /* all of it, or null */
 	void *rq_private;
 } frpc_request;
 
@@ -234,6 +388,20 @@ void frpc_svcerr_noproc(frpc_request *);
 void frpc_svcerr_decode(frpc_request *);
 void frpc_svcerr_systemerr(frpc_request *);
 void frpc_svcerr_application(frpc_request *, uint32_t code, const char *text);
+
+/* Options of the server, before it starts. */
+enum frpc_svc_option {
+	FRPC_SVC_SET_TLS = 2001, /* const frpc_tls * */
+	FRPC_SVC_SET_TLS_REQUIRED = 2002, /* bool_t *: refuse callers without TLS */
+	FRPC_SVC_SET_ANONYMOUS = 2003, /* bool_t *: callers without a key from other hosts, too */
+	FRPC_SVC_SET_RPCBIND = 2004, /* bool_t *: register the programs with this host's rpcbind */
+	FRPC_SVC_SET_ONC = 2005, /* bool_t *: answer plain ONC RPC, for programs registered before;
+				 * by default, if there is no key */
+	FRPC_SVC_SET_DRAIN = 2006, /* struct timeval *: how long the end waits for running calls */
+	FRPC_SVC_SET_WORKERS = 2007, /* uint32_t *: most threads that execute calls */
+	FRPC_SVC_SET_CALL_BYTES = 2008 /* uint32_t *: the largest call or result */
+};
+bool_t frpc_svc_control(unsigned option, const void *value);
 
 /* Starts to serve in the background: "HOST:PORT", port 0 for a free one. key may
  * be null on loopback. Returns the port, or -1. */

@@ -1,13 +1,18 @@
 //! Programs and their server, one for the process.
 
-use crate::callers::frpc_bytes;
+use crate::callers::{duration, frpc_auth_sys, frpc_bytes};
+use crate::tls::frpc_tls;
 use crate::xdr::{Routine, Xdr};
 use crate::{guarded, text};
-use nix::libc::{c_char, c_int, c_uint, c_void};
+use nix::libc::{c_char, c_int, c_uint, c_void, timeval};
+use std::ffi::CString;
 use std::net::ToSocketAddrs;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
-use strait_flexrpc::{Credentials, Fault, Reply, Request, Server, ServerOptions, ServiceError};
+use strait_flexrpc::{
+    ClusterKey, Credentials, Fault, OncAccess, RPCBIND_SOCKET, Reply, Request, Server, ServerOptions,
+    ServiceError,
+};
 
 type Dispatch = unsafe extern "C" fn(*mut frpc_request);
 
@@ -22,6 +27,7 @@ pub struct frpc_request {
     uid: u32,
     gid: u32,
     left_ms: i64,
+    auth: *const frpc_auth_sys,
     call: *mut Call<'static>,
 }
 
@@ -41,12 +47,15 @@ struct Program {
 
 /// The process's server.
 struct Serving {
+    /// As frpc_svc_control has set them.
+    options: Option<ServerOptions>,
     programs: Vec<Program>,
     server: Option<Server>,
     ended: bool,
 }
 
-static SERVING: Mutex<Serving> = Mutex::new(Serving { programs: Vec::new(), server: None, ended: false });
+static SERVING: Mutex<Serving> =
+    Mutex::new(Serving { options: None, programs: Vec::new(), server: None, ended: false });
 static ENDED: Condvar = Condvar::new();
 /// Held while a dispatch function that isn't thread-safe runs.
 static ONE: Mutex<()> = Mutex::new(());
@@ -86,9 +95,17 @@ fn dispatched(
     let unanswered = Err(Fault::system("the service gave no answer").into());
     let mut call = Call { args: &request.args, reply, outcome: unanswered };
     let user = match &request.credentials {
-        Credentials::Sys(user) => Some((user.uid, user.gid)),
-        _ => None,
+        Credentials::Sys(user) => Some(user),
+        Credentials::None => None,
     };
+    let machine = user.map(|user| CString::new(user.machine.replace('\0', "")).unwrap_or_default());
+    let auth = user.zip(machine.as_ref()).map(|(user, machine)| frpc_auth_sys {
+        machine: machine.as_ptr(),
+        uid: user.uid,
+        gid: user.gid,
+        gids: user.gids.as_ptr(),
+        gid_count: user.gids.len(),
+    });
     let left = |deadline: Instant| deadline.saturating_duration_since(Instant::now()).as_millis();
     let mut shown = frpc_request {
         program: request.procedure.program,
@@ -96,9 +113,10 @@ fn dispatched(
         procedure: request.procedure.number,
         authenticated: request.authenticated.into(),
         auth_sys: user.is_some().into(),
-        uid: user.map_or(0, |(uid, _)| uid),
-        gid: user.map_or(0, |(_, gid)| gid),
+        uid: user.map_or(0, |user| user.uid),
+        gid: user.map_or(0, |user| user.gid),
         left_ms: request.deadline.map_or(-1, |deadline| left(deadline).try_into().unwrap_or(i64::MAX)),
+        auth: auth.as_ref().map_or(std::ptr::null(), |auth| &raw const *auth),
         call: (&raw mut call).cast(),
     };
     let one = one_at_a_time.then(|| ONE.lock().unwrap_or_else(PoisonError::into_inner));
@@ -230,14 +248,60 @@ pub unsafe extern "C" fn frpc_svc_start(listen: *const c_char, key: *const frpc_
     guarded(-1, || {
         // SAFETY: the caller's promise.
         let (listen, key) = unsafe { (text(listen, "address")?, frpc_bytes::key(key)?) };
-        start(listen, ServerOptions { key, ..ServerOptions::default() })
+        start(listen, key)
     })
 }
 
-fn start(listen: &str, mut options: ServerOptions) -> Result<c_int, String> {
+/// See flexrpc.h.
+///
+/// # Safety
+/// `value` has the type that the option names.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frpc_svc_control(option: c_uint, value: *const c_void) -> c_int {
+    guarded(0, || {
+        if value.is_null() {
+            return Err("a null pointer in place of the option's value".to_owned());
+        }
+        // SAFETY, of all reads below: the caller's promise for the option.
+        // SAFETY: see above.
+        let is_on = || unsafe { value.cast::<c_int>().read() } != 0;
+        // SAFETY: see above.
+        let number = || unsafe { value.cast::<u32>().read() } as usize;
+        let mut serving = serving();
+        if serving.server.is_some() {
+            return Err("the server runs already: set its options before it starts".to_owned());
+        }
+        let options = serving.options.get_or_insert_default();
+        match option {
+            // SAFETY: see above.
+            2001 => options.tls = Some(unsafe { (*value.cast::<frpc_tls>()).of_callee() }?),
+            2002 => options.tls_required = is_on(),
+            2003 => options.allow_anonymous = is_on(),
+            2004 => options.onc.rpcbind = is_on().then(|| RPCBIND_SOCKET.into()),
+            2005 if is_on() => {
+                let numbers = serving.programs.iter().map(|program| program.number).collect();
+                serving.options.get_or_insert_default().onc.access = OncAccess::Programs(numbers);
+            }
+            2005 => options.onc.access = OncAccess::Nobody,
+            // SAFETY: see above.
+            2006 => options.drain = duration(unsafe { value.cast::<timeval>().read() }).unwrap_or_default(),
+            2007 => {
+                options.workers.most = number().max(1);
+                options.workers.least = options.workers.least.min(options.workers.most);
+            }
+            2008 => options.payload_bytes = number(),
+            other => return Err(format!("frpc_svc_control: no option {other}; see enum frpc_svc_option")),
+        }
+        Ok(1)
+    })
+}
+
+fn start(listen: &str, key: Option<ClusterKey>) -> Result<c_int, String> {
     let found = listen.to_socket_addrs().map_err(|error| format!("{listen}: {error}"))?.next();
-    options.listen = found.ok_or_else(|| format!("{listen}: no address"))?;
+    let found = found.ok_or_else(|| format!("{listen}: no address"))?;
     let mut serving = serving();
+    let options = serving.options.clone().unwrap_or_default();
+    let options = ServerOptions { listen: found, key, ..options };
     if serving.server.is_some() {
         return Err("the server runs already".to_owned());
     }
@@ -259,7 +323,7 @@ fn start(listen: &str, mut options: ServerOptions) -> Result<c_int, String> {
 pub extern "C" fn frpc_svc_run() {
     guarded((), || {
         if serving().server.is_none() {
-            start("127.0.0.1:0", ServerOptions::default())?;
+            start("127.0.0.1:0", None)?;
         }
         let mut here = serving();
         while !here.ended {

@@ -1,15 +1,16 @@
 //! Handles, calls and multicasts.
 
+use crate::tls::frpc_tls;
 use crate::xdr::{Routine, Xdr};
 use crate::{guarded, text};
 use bytes::Bytes;
 use nix::libc::{c_char, c_int, c_uint, c_void, size_t, timeval};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::OnceLock;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use strait_flexrpc::{
     AuthSys, CallError, CallOptions, Client, ClientOptions, ClusterKey, Credentials, Doubt, FaultKind,
-    Handle, MulticastOptions, Procedure, Refusal, Transport,
+    Handle, KeyId, MulticastOptions, Procedure, Refusal, Transport, rpcbind_lookup,
 };
 
 /// The client of all handles without a key: they share its connections.
@@ -18,6 +19,10 @@ static SHARED: OnceLock<Client> = OnceLock::new();
 /// See flexrpc.h.
 pub struct frpc_handle {
     client: Client,
+    /// The client's options, if it isn't the shared one.
+    settings: Option<ClientOptions>,
+    /// The callee speaks plain ONC RPC.
+    onc: bool,
     /// Checked out by the first call, until the handle or its client changes.
     line: Option<Handle>,
     process: u32,
@@ -49,11 +54,34 @@ pub struct frpc_bytes {
     length: size_t,
 }
 
+/// See flexrpc.h.
 #[repr(C)]
-struct frpc_auth_sys {
-    machine: *const c_char,
-    uid: u32,
-    gid: u32,
+pub struct frpc_auth_sys {
+    pub machine: *const c_char,
+    pub uid: u32,
+    pub gid: u32,
+    pub gids: *const u32,
+    pub gid_count: size_t,
+}
+
+impl frpc_auth_sys {
+    /// # Safety
+    /// All pointers are valid or null.
+    unsafe fn user(&self) -> Result<AuthSys, String> {
+        // SAFETY: the caller's promise.
+        let machine = unsafe { text(self.machine, "machine") }?.to_owned();
+        if machine.len() > AuthSys::MACHINE_BYTES || self.gid_count > AuthSys::GROUPS {
+            let (bytes, groups) = (AuthSys::MACHINE_BYTES, AuthSys::GROUPS);
+            return Err(format!("AUTH_SYS has at most {bytes} bytes of a name and {groups} groups"));
+        }
+        let gids = match (self.gids.is_null(), self.gid_count) {
+            (_, 0) => Vec::new(),
+            (true, _) => return Err("a null pointer in place of the groups".to_owned()),
+            // SAFETY: the caller's promise.
+            (false, count) => unsafe { std::slice::from_raw_parts(self.gids, count) }.to_vec(),
+        };
+        Ok(AuthSys { machine, uid: self.uid, gid: self.gid, gids, ..AuthSys::default() })
+    }
 }
 
 const CANT_ENCODE: c_int = 1;
@@ -96,13 +124,20 @@ impl frpc_bytes {
     /// `this` is null, or valid with its data.
     pub unsafe fn key(this: *const Self) -> Result<Option<ClusterKey>, String> {
         // SAFETY: the caller's promise.
+        let Some(bytes) = (unsafe { Self::slice(this) })? else { return Ok(None) };
+        ClusterKey::new(bytes).map(Some).map_err(|error| error.to_string())
+    }
+
+    /// # Safety
+    /// `this` is null, or valid with its data.
+    unsafe fn slice<'b>(this: *const Self) -> Result<Option<&'b [u8]>, String> {
+        // SAFETY: the caller's promise.
         let Some(bytes) = (unsafe { this.as_ref() }) else { return Ok(None) };
         if bytes.data.is_null() {
             return Err("a null pointer in place of the key's bytes".to_owned());
         }
         // SAFETY: the caller's promise.
-        let bytes = unsafe { std::slice::from_raw_parts(bytes.data.cast::<u8>(), bytes.length) };
-        ClusterKey::new(bytes).map(Some).map_err(|error| error.to_string())
+        Ok(Some(unsafe { std::slice::from_raw_parts(bytes.data.cast::<u8>(), bytes.length) }))
     }
 }
 
@@ -125,10 +160,11 @@ pub unsafe extern "C" fn frpc_createhandle(
             "udp" => Transport::Udp,
             other => return Err(format!("no transport '{other}'; there are tcp and udp")),
         };
-        let mut found = host.to_socket_addrs().map_err(|error| format!("{host}: {error}"))?;
-        let callee = found.next().ok_or_else(|| format!("{host}: no address"))?;
+        let callee = address(host, (program, version), transport)?;
         Ok(Box::into_raw(Box::new(frpc_handle {
             client: SHARED.get_or_init(Client::default).clone(),
+            settings: None,
+            onc: false,
             line: None,
             process: std::process::id(),
             callee,
@@ -142,6 +178,35 @@ pub unsafe extern "C" fn frpc_createhandle(
             latest: frpc_outcome::SUCCESS,
         })))
     })
+}
+
+/// `HOST:PORT`, or `HOST`, whose rpcbind is then asked for the program's port.
+fn address(host: &str, program: (u32, u32), transport: Transport) -> Result<SocketAddr, String> {
+    let has_port = match host.rsplit_once(':') {
+        Some((before, port)) => {
+            port.parse::<u16>().is_ok() && (!before.contains(':') || before.ends_with(']'))
+        }
+        None => false,
+    };
+    let about = |error: &dyn std::fmt::Display| format!("{host}: {error}");
+    if has_port {
+        let mut found = host.to_socket_addrs().map_err(|error| about(&error))?;
+        return found.next().ok_or_else(|| about(&"no address"));
+    }
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    let (number, version) = program;
+    let mut why = format!("its rpcbind has no program {number} version {version}");
+    let until = Instant::now() + ClientOptions::default().connect_timeout;
+    // A host may have an address of each family, and the program only one.
+    for found in (bare, 0).to_socket_addrs().map_err(|error| about(&error))? {
+        let patience = until.saturating_duration_since(Instant::now());
+        match rpcbind_lookup(found.ip(), program, transport, patience) {
+            Ok(Some(callee)) => return Ok(callee),
+            Ok(None) => {}
+            Err(error) => why = format!("rpcbind: {error}"),
+        }
+    }
+    Err(about(&why))
 }
 
 /// See flexrpc.h.
@@ -159,7 +224,28 @@ pub unsafe extern "C" fn frpc_destroyhandle(handle: *mut frpc_handle) {
     });
 }
 
-fn duration(time: timeval) -> Option<Duration> {
+impl frpc_handle {
+    fn settings(&self) -> ClientOptions {
+        self.settings.clone().unwrap_or_default()
+    }
+
+    /// Changes options, which takes a client of the handle's own.
+    fn set(&mut self, change: impl FnOnce(&mut ClientOptions)) {
+        let mut settings = self.settings();
+        change(&mut settings);
+        self.client = Client::new(settings.clone());
+        self.settings = Some(settings);
+        self.line = None;
+    }
+}
+
+fn c_time(time: Duration) -> timeval {
+    let tv_sec = time.as_secs().try_into().unwrap_or(i64::MAX);
+    timeval { tv_sec, tv_usec: time.subsec_micros().into() }
+}
+
+/// A duration of C; `None` for zero.
+pub fn duration(time: timeval) -> Option<Duration> {
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     let micros = u64::try_from(time.tv_usec).unwrap_or(0);
     Some(Duration::from_secs(seconds).saturating_add(Duration::from_micros(micros)))
@@ -175,7 +261,7 @@ pub unsafe extern "C" fn frpc_control(handle: *mut frpc_handle, option: c_uint, 
     guarded(0, || {
         // SAFETY: the caller's promise.
         let handle = unsafe { handle.as_mut() }.ok_or("a null handle")?;
-        if value.is_null() && option != 1002 {
+        if value.is_null() && ![1002, 1005].contains(&option) {
             return Err("a null pointer in place of the option's value".to_owned());
         }
         // SAFETY, of all reads and writes below: the caller's promise for the option.
@@ -183,11 +269,9 @@ pub unsafe extern "C" fn frpc_control(handle: *mut frpc_handle, option: c_uint, 
             // SAFETY: see above.
             1 => handle.timeout = duration(unsafe { value.cast::<timeval>().read() }),
             2 => {
-                let time = handle.timeout.or(ClientOptions::default().timeout).unwrap_or_default();
-                let tv_sec = time.as_secs().try_into().unwrap_or(i64::MAX);
-                let time = timeval { tv_sec, tv_usec: time.subsec_micros().into() };
+                let time = handle.timeout.or(handle.settings().timeout).unwrap_or_default();
                 // SAFETY: see above.
-                unsafe { value.cast::<timeval>().write(time) };
+                unsafe { value.cast::<timeval>().write(c_time(time)) };
             }
             3 => {
                 let mut address = handle.callee.to_string().into_bytes();
@@ -204,22 +288,75 @@ pub unsafe extern "C" fn frpc_control(handle: *mut frpc_handle, option: c_uint, 
             14 => unsafe { value.cast::<u32>().write(handle.program) },
             // SAFETY: see above.
             15 => handle.program = unsafe { value.cast::<u32>().read() },
+            4 => {
+                // SAFETY: see above.
+                let first = duration(unsafe { value.cast::<timeval>().read() }).ok_or("a zero time")?;
+                let first_us = u64::try_from(first.as_micros()).unwrap_or(u64::MAX);
+                handle.set(|settings| {
+                    settings.retry.first_us = first_us;
+                    settings.retry.longest_us = settings.retry.longest_us.max(first_us);
+                });
+            }
+            // SAFETY: see above.
+            5 => unsafe {
+                value
+                    .cast::<timeval>()
+                    .write(c_time(Duration::from_micros(handle.settings().retry.first_us)));
+            },
             1001 => {
                 // SAFETY: see above.
                 let key = unsafe { frpc_bytes::key(value.cast()) }?;
-                handle.line = None;
-                handle.client = Client::new(ClientOptions { key, ..ClientOptions::default() });
+                handle.set(|settings| settings.key = key);
             }
             // SAFETY: see above.
             1002 => match unsafe { value.cast::<frpc_auth_sys>().as_ref() } {
                 None => handle.credentials = None,
-                Some(auth) => {
-                    // SAFETY: see above.
-                    let machine = unsafe { text(auth.machine, "machine") }?.to_owned();
-                    let user = AuthSys { machine, uid: auth.uid, gid: auth.gid, ..AuthSys::default() };
-                    handle.credentials = Some(Credentials::Sys(user));
-                }
+                // SAFETY: see above.
+                Some(auth) => handle.credentials = Some(Credentials::Sys(unsafe { auth.user() }?)),
             },
+            1005 => {
+                // SAFETY: see above.
+                let tls = match unsafe { value.cast::<frpc_tls>().as_ref() } {
+                    None => None,
+                    // SAFETY: see above.
+                    Some(tls) => Some(unsafe { tls.of_caller() }?),
+                };
+                handle.set(|settings| settings.tls = tls);
+            }
+            1006 => {
+                // SAFETY: see above.
+                handle.onc = unsafe { value.cast::<c_int>().read() } != 0;
+                handle.line = None;
+            }
+            1007 => {
+                // SAFETY: see above.
+                let time = duration(unsafe { value.cast::<timeval>().read() }).ok_or("a zero time")?;
+                handle.set(|settings| settings.connect_timeout = time);
+            }
+            // SAFETY: see above.
+            1008 => unsafe { value.cast::<timeval>().write(c_time(handle.settings().connect_timeout)) },
+            1009 => {
+                // SAFETY: see above.
+                let time = duration(unsafe { value.cast::<timeval>().read() });
+                handle.set(|settings| settings.peer_silence = time);
+            }
+            1010 => {
+                // SAFETY: see above.
+                let most = unsafe { value.cast::<u32>().read() } as usize;
+                handle.set(|settings| settings.payload_bytes = most);
+            }
+            1011 => {
+                // SAFETY: see above.
+                let bytes = (unsafe { frpc_bytes::slice(value.cast()) })?.ok_or("no key's name")?;
+                let id = KeyId::new(bytes).ok_or("a key's name has 1 to 255 bytes")?;
+                handle.set(|settings| settings.key_id = Some(id));
+            }
+            1012 => {
+                // SAFETY: see above.
+                let other = unsafe { &*value.cast::<frpc_handle>().cast_const() };
+                (handle.client, handle.settings) = (other.client.clone(), other.settings.clone());
+                handle.line = None;
+            }
             1003 => {
                 // SAFETY: see above.
                 let required = unsafe { value.cast::<u32>().read() };
@@ -227,7 +364,7 @@ pub unsafe extern "C" fn frpc_control(handle: *mut frpc_handle, option: c_uint, 
             }
             // SAFETY: see above.
             1004 => handle.store_and_forward = unsafe { value.cast::<c_int>().read() } != 0,
-            other => return Err(format!("frpc_control: no option {other}")),
+            other => return Err(format!("frpc_control: no option {other}; see enum frpc_option")),
         }
         Ok(1)
     })
@@ -258,6 +395,13 @@ unsafe fn decoded(bytes: &[u8], routine: Routine, value: *mut c_void) -> frpc_ou
 }
 
 impl frpc_handle {
+    fn connected(&self) -> Result<Handle, CallError> {
+        if self.onc {
+            return Ok(self.client.onc_handle(self.callee, self.transport));
+        }
+        self.client.handle(self.callee, self.transport)
+    }
+
     fn options(&self, timeout: timeval) -> CallOptions {
         let timeout = self.timeout.or(duration(timeout));
         CallOptions { timeout, credentials: self.credentials.clone() }
@@ -284,7 +428,7 @@ impl frpc_handle {
         }
         let mut line = match self.line.take() {
             Some(line) => line,
-            None => match self.client.handle(self.callee, self.transport) {
+            None => match self.connected() {
                 Ok(line) => line,
                 Err(error) => return frpc_outcome::of(&error),
             },
@@ -339,6 +483,86 @@ pub unsafe extern "C" fn frpc_outcome_of(handle: *const frpc_handle) -> *const f
     unsafe { handle.as_ref() }.map_or(std::ptr::null(), |handle| &raw const handle.latest)
 }
 
+/// See flexrpc.h.
+///
+/// # Safety
+/// The handle is valid; the text is null or ends with a zero byte.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frpc_perror(handle: *const frpc_handle, prefix: *const c_char) {
+    guarded((), || {
+        // SAFETY: the caller's promise.
+        let handle = unsafe { handle.as_ref() }.ok_or("a null handle")?;
+        // SAFETY: the caller's promise.
+        let prefix = unsafe { text(prefix, "prefix") }?;
+        let text = &handle.latest.text;
+        let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
+        eprintln!("{prefix}: {}", String::from_utf8_lossy(&text[..end]));
+        Ok(())
+    });
+}
+
+/// A multicast's results: one place for each callee, or none.
+struct Places<'a>(&'a dyn Fn(usize) -> *mut c_void);
+
+/// # Safety
+/// The arrays have `count` elements; the values fit the routines.
+unsafe fn multicast(
+    (handles, count): (*const *mut frpc_handle, size_t),
+    is_serial: bool,
+    procedure: u32,
+    args: (Routine, *const c_void),
+    (result_routine, places): (Routine, Option<Places<'_>>),
+    outcomes: *mut frpc_outcome,
+    timeout: timeval,
+) -> Result<c_int, String> {
+    if handles.is_null() || outcomes.is_null() || count == 0 {
+        return Err("a multicast needs handles, and room for outcomes".to_owned());
+    }
+    // SAFETY: the caller's promise.
+    let handles = unsafe { std::slice::from_raw_parts(handles, count) };
+    // SAFETY: the caller's promise.
+    let handles = handles.iter().map(|handle| unsafe { handle.as_ref() });
+    let handles = handles.collect::<Option<Vec<_>>>().ok_or("a null handle")?;
+    let first = handles[0];
+    if handles.iter().any(|one| one.transport != first.transport)
+        || (is_serial && first.transport != Transport::Tcp)
+    {
+        return Err("a multicast has one transport, and a serial one is over tcp".to_owned());
+    }
+    if handles.iter().any(|one| one.onc) {
+        return Err("plain ONC RPC has no multicasts: call each handle".to_owned());
+    }
+    // SAFETY: the caller's promise.
+    let bytes = unsafe { encoded(args.0, args.1) };
+    let bytes = [Bytes::from(bytes.ok_or("the arguments don't follow the interface")?)];
+    let callees: Vec<_> = handles.iter().map(|handle| handle.callee).collect();
+    let procedure = Procedure::new(first.program, first.version, procedure);
+    let options = MulticastOptions {
+        call: first.options(timeout),
+        required: first.required,
+        store_and_forward: first.store_and_forward,
+        turn: None,
+    };
+    let all = if is_serial {
+        first.client.call_chain(&callees, procedure, &bytes, &options)
+    } else {
+        first.client.call_parallel(&callees, first.transport, procedure, &bytes, &options)
+    };
+    let mut values = 0;
+    for (index, outcome) in all.into_iter().enumerate() {
+        let told = match (outcome.into_result(), &places) {
+            (Err(error), _) => frpc_outcome::of(&error),
+            (Ok(_), None) => frpc_outcome::SUCCESS,
+            // SAFETY: the caller's promise.
+            (Ok(value), Some(places)) => unsafe { decoded(&value, result_routine, (places.0)(index)) },
+        };
+        values += c_int::from(told.stat == 0);
+        // SAFETY: the caller's promise; the memory may be uninitialized.
+        unsafe { outcomes.add(index).write(told) };
+    }
+    Ok(values)
+}
+
 macro_rules! multicast {
     ($name:ident, $is_serial:literal) => {
         /// See flexrpc.h.
@@ -357,50 +581,13 @@ macro_rules! multicast {
             outcomes: *mut frpc_outcome,
             timeout: timeval,
         ) -> c_int {
-            guarded(-1, || {
-                if handles.is_null() || outcomes.is_null() || count == 0 {
-                    return Err("a multicast needs handles, and room for outcomes".to_owned());
-                }
-                // SAFETY: the caller's promise.
-                let handles = unsafe { std::slice::from_raw_parts(handles, count) };
-                // SAFETY: the caller's promise.
-                let handles = handles.iter().map(|handle| unsafe { handle.as_ref() });
-                let handles = handles.collect::<Option<Vec<_>>>().ok_or("a null handle")?;
-                let first = handles[0];
-                if handles.iter().any(|one| one.transport != first.transport)
-                    || ($is_serial && first.transport != Transport::Tcp)
-                {
-                    return Err("a multicast has one transport, and a serial one is over tcp".to_owned());
-                }
-                // SAFETY: the caller's promise.
-                let bytes = unsafe { encoded(args_routine, args) };
-                let bytes = [Bytes::from(bytes.ok_or("the arguments don't follow the interface")?)];
-                let callees: Vec<_> = handles.iter().map(|handle| handle.callee).collect();
-                let procedure = Procedure::new(first.program, first.version, procedure);
-                let options = MulticastOptions {
-                    call: first.options(timeout),
-                    required: first.required,
-                    store_and_forward: first.store_and_forward,
-                    turn: None,
-                };
-                let all = if $is_serial {
-                    first.client.call_chain(&callees, procedure, &bytes, &options)
-                } else {
-                    first.client.call_parallel(&callees, first.transport, procedure, &bytes, &options)
-                };
-                let mut values = 0;
-                for (index, outcome) in all.into_iter().enumerate() {
-                    let told = match outcome.into_result() {
-                        Err(error) => frpc_outcome::of(&error),
-                        Ok(_) if results.is_null() => frpc_outcome::SUCCESS,
-                        // SAFETY: the caller's promise.
-                        Ok(value) => unsafe { decoded(&value, result_routine, *results.add(index)) },
-                    };
-                    values += c_int::from(told.stat == 0);
-                    // SAFETY: the caller's promise; the memory may be uninitialized.
-                    unsafe { outcomes.add(index).write(told) };
-                }
-                Ok(values)
+            // SAFETY: the caller's promise.
+            let place = |index| unsafe { *results.add(index) };
+            let places = (!results.is_null()).then_some(Places(&place));
+            let (handles, args) = ((handles, count), (args_routine, args));
+            // SAFETY: the caller's promise.
+            guarded(-1, || unsafe {
+                multicast(handles, $is_serial, procedure, args, (result_routine, places), outcomes, timeout)
             })
         }
     };
@@ -408,3 +595,31 @@ macro_rules! multicast {
 
 multicast!(frpc_call_parallel, false);
 multicast!(frpc_call_serial, true);
+
+/// See flexrpc.h.
+///
+/// # Safety
+/// The arrays have `count` elements; the values fit the routines.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frpc_multicast(
+    handles: *const *mut frpc_handle,
+    count: size_t,
+    pattern: c_uint,
+    procedure: u32,
+    args_routine: Routine,
+    args: *const c_void,
+    result_routine: Routine,
+    results: *mut c_void,
+    result_bytes: size_t,
+    outcomes: *mut frpc_outcome,
+    timeout: timeval,
+) -> c_int {
+    // SAFETY: the caller's promise: the array has an element for each handle.
+    let place = |index| unsafe { results.cast::<u8>().add(index * result_bytes).cast() };
+    let places = (!results.is_null()).then_some(Places(&place));
+    let (handles, args) = ((handles, count), (args_routine, args));
+    // SAFETY: the caller's promise.
+    guarded(-1, || unsafe {
+        multicast(handles, pattern != 0, procedure, args, (result_routine, places), outcomes, timeout)
+    })
+}

@@ -11,6 +11,7 @@
 
 mod callees;
 mod callers;
+mod tls;
 mod xdr;
 
 use nix::libc::c_char;

@@ -1,20 +1,11 @@
 //! The library as C programs use it: its header, compiled and linked.
 
+mod common;
+
+use common::{library_directory, run};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-
-/// Where cargo puts the library for tests: beside this program.
-fn library_directory() -> PathBuf {
-    std::env::current_exe().unwrap().parent().unwrap().to_owned()
-}
-
-fn run(command: &mut Command) {
-    let output = command.output().unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?}: {} {told}", output.status);
-    assert_eq!(told, "");
-}
 
 fn compiled(directory: &Path) -> PathBuf {
     let (program, sources) = (directory.join("end_to_end"), Path::new(env!("CARGO_MANIFEST_DIR")));
@@ -54,13 +45,32 @@ impl Drop for Callee {
     }
 }
 
+/// The program, under valgrind if `FLEXRPC_VALGRIND` is set. The client that handles share lives as long
+/// as the process; valgrind calls its tables possibly lost.
+fn caller(program: &Path) -> Command {
+    if std::env::var_os("FLEXRPC_VALGRIND").is_none() {
+        return Command::new(program);
+    }
+    let mut valgrind = Command::new("valgrind");
+    valgrind.args([
+        "--quiet",
+        "--error-exitcode=9",
+        "--leak-check=full",
+        "--show-leak-kinds=definite",
+        "--errors-for-leak-kinds=definite",
+    ]);
+    valgrind.arg(program);
+    valgrind
+}
+
 #[test]
 fn c_programs_call_one_callee_and_three_in_both_patterns() {
     let directory = tempfile::tempdir().unwrap();
     let program = compiled(directory.path());
     let callees = [(); 3].map(|()| Callee::start(&program));
-    run(Command::new(&program)
+    let calls = std::env::var("FLEXRPC_C_CALLS").unwrap_or_else(|_| "10000".to_owned());
+    run(caller(&program)
         .env("LD_LIBRARY_PATH", library_directory())
-        .args(["call", "10000"])
+        .args(["call", &calls])
         .args(callees.iter().map(|callee| &callee.1)));
 }

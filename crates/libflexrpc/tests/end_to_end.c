@@ -1,6 +1,7 @@
 /* A C service and its callers: `end_to_end serve`, `end_to_end call CALLS HOST:PORT...`. */
 #include <flexrpc.h>
 #include <stdio.h>
+#include <sys/resource.h>
 
 enum { PROGRAM = 0x20000077, VERSION = 1, DOUBLE = 1, REFUSE = 2 };
 
@@ -48,6 +49,66 @@ static void check_pair(struct words *pair)
 	xdr_free((xdrproc_t)xdr_words, pair);
 }
 
+static int read_piece(void *file, void *to, int bytes)
+{
+	size_t read = fread(to, 1, bytes < 7 ? bytes : 7, file);
+	return read ? (int)read : -1;
+}
+
+static int write_piece(void *file, void *from, int bytes)
+{
+	return (int)fwrite(from, 1, bytes, file);
+}
+
+/* The streams of rpc/xdr.h: a file, and records in a file. */
+static void check_streams(void)
+{
+	char *both[2] = {(char *)"sea", (char *)"a longer word"};
+	struct words out = {2, both}, in = {0, NULL};
+	u_long bytes = xdr_sizeof((xdrproc_t)xdr_words, &out);
+	CHECK(bytes == 32);
+	for (int records = 0; records < 2; records++) {
+		FILE *file = tmpfile();
+		XDR xdrs;
+		int32_t behind = 0;
+		CHECK(file);
+		if (records)
+			xdrrec_create(&xdrs, 12, 0, file, read_piece, write_piece);
+		else
+			xdrstdio_create(&xdrs, file, XDR_ENCODE);
+		xdrs.x_op = XDR_ENCODE;
+		CHECK(xdr_words(&xdrs, &out) && (!records || xdrrec_endofrecord(&xdrs, TRUE)));
+		CHECK(xdr_putint32(&xdrs, &(int32_t){-5}) && (!records || xdrrec_endofrecord(&xdrs, TRUE)));
+		rewind(file);
+		xdrs.x_op = XDR_DECODE;
+		CHECK(!records || (!xdr_words(&xdrs, &in) && xdrrec_skiprecord(&xdrs)));
+		CHECK(xdr_words(&xdrs, &in) && in.count == 2 && !strcmp(in.each[1], both[1]));
+		CHECK(!records || (!xdr_getint32(&xdrs, &behind) && !xdrrec_eof(&xdrs)));
+		CHECK(!records || xdrrec_skiprecord(&xdrs));
+		CHECK(xdr_getint32(&xdrs, &behind) && behind == -5);
+		CHECK(!xdr_getint32(&xdrs, &behind));
+		xdr_free((xdrproc_t)xdr_words, &in);
+		xdr_destroy(&xdrs);
+		fclose(file);
+	}
+}
+
+static void check_options(frpc_handle *handle)
+{
+	struct timeval time = {7, 250000}, got;
+	uint32_t version = 0;
+	char address[64];
+	CHECK(frpc_control(handle, FRPC_SET_TIMEOUT, &time) && frpc_control(handle, FRPC_GET_TIMEOUT, &got));
+	CHECK(got.tv_sec == 7 && got.tv_usec == 250000);
+	CHECK(frpc_control(handle, FRPC_SET_RETRY_TIMEOUT, &time) && frpc_control(handle, FRPC_GET_RETRY_TIMEOUT, &got));
+	CHECK(got.tv_sec == 7 && got.tv_usec == 250000);
+	CHECK(frpc_control(handle, FRPC_GET_VERS, &version) && version == VERSION);
+	CHECK(frpc_control(handle, FRPC_GET_SERVER_ADDR, address) && !strncmp(address, "127.0.0.1:", 10));
+	/* Options that mean nothing here are refused: CLGET_FD. */
+	CHECK(!frpc_control(handle, 6, &version) && strstr(frpc_error(), "no option 6"));
+	CHECK(!frpc_control(handle, FRPC_SET_KEY, &(frpc_bytes){"short", 5}));
+}
+
 int main(int count, char **arguments)
 {
 	struct timeval patience = {20, 0};
@@ -68,12 +129,20 @@ int main(int count, char **arguments)
 		CHECK((handles[callees++] = frpc_createhandle(arguments[i], PROGRAM, VERSION, "tcp")));
 	char *sea = (char *)"sea";
 	struct words one = {1, &sea};
+	struct rusage early, late;
 	for (long i = 0; i < calls; i++) {
+		if (i == calls / 10)
+			getrusage(RUSAGE_SELF, &early);
 		struct words pair = {0, NULL};
 		CHECK(frpc_call(handles[0], DOUBLE, (xdrproc_t)xdr_words, &one, (xdrproc_t)xdr_words, &pair,
 				patience) == FRPC_SUCCESS);
 		check_pair(&pair);
 	}
+	/* KiB: a leak of ten bytes a call shows in a million. */
+	getrusage(RUSAGE_SELF, &late);
+	CHECK(late.ru_maxrss - early.ru_maxrss < 8 << 10);
+	check_streams();
+	check_options(handles[0]);
 	CHECK(frpc_call(handles[0], REFUSE, (xdrproc_t)xdr_void, NULL, (xdrproc_t)xdr_void, NULL, patience) ==
 	      FRPC_APPLICATION);
 	CHECK(frpc_outcome_of(handles[0])->code == 42);

@@ -51,6 +51,26 @@ int strait_plfs_close(strait_plfs *file);
 /* Makes a plain file, under a new name in the same store, of a logical one. It appears whole. */
 int strait_plfs_flatten(const char *uri, const char *to);
 
+/* Ends a logical file: a plain file of the same store takes its place, under a new name or its own, and
+ * appears whole. No writer may be open. Where each writer wrote a contiguous part, the store joins the
+ * parts without moving bytes. Returns the bytes that were moved (0 then), or -1. After an error, the
+ * next call resumes. */
+int64_t strait_plfs_finalize(const char *uri, const char *to);
+
+/* Renames a logical file within its store. Writers that have it open fail at their next sync. */
+int strait_plfs_rename(const char *uri, const char *to);
+
+struct strait_status {
+    uint64_t size;       /* of what was synced or closed, also while writers have it open */
+    int64_t modified_ms; /* since 1970-01-01 UTC */
+    uint32_t mode;       /* permission bits */
+    uint32_t uid, gid;   /* on this host; 65534 for names that it doesn't know */
+    uint32_t reserved;
+};
+
+/* The status of a logical file. */
+int strait_plfs_stat(const char *uri, struct strait_status *status);
+
 /* Removes a logical file. */
 int strait_plfs_remove(const char *uri);
 

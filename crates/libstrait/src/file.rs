@@ -5,7 +5,9 @@ use bytes::Bytes;
 use nix::libc::{O_ACCMODE, O_CREAT, O_EXCL, O_RDONLY, O_RDWR, O_TRUNC, O_WRONLY, c_int, mode_t};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use strait_plfs::{Container, Options, Reader, Writer};
-use strait_store::{Error, ErrorKind, FileSystem, MAX_CHUNK_BYTES, Result, StorePath, StoreUri, fail};
+use strait_store::{
+    Error, ErrorKind, FileStatus, FileSystem, MAX_CHUNK_BYTES, Result, StorePath, StoreUri, fail,
+};
 
 /// The message of a handle's use in another process than the one that opened it.
 const OF_A_PARENT: &str = "another process opened the file; open it again after fork";
@@ -48,6 +50,43 @@ pub fn flatten(from: &str, to: &str) -> Result<()> {
     process.wait(async {
         let container = Container::open(process.store(&source).await?, &user(), source.path()).await?;
         container.flatten(target.path()).await.map(drop)
+    })
+}
+
+/// Ends a logical file: it becomes a plain one. Returns the bytes that were moved for that.
+pub fn finalize(from: &str, to: &str) -> Result<u64> {
+    let (source, target) = (StoreUri::parse(from)?, StoreUri::parse(to)?);
+    if source.store() != target.store() {
+        let message = format!("both must be in one store; this one is in {}", source.store());
+        return Err(Error::new(ErrorKind::InvalidArgument, message).at("finalize to", to));
+    }
+    let process = current()?;
+    process.wait(async {
+        let container = Container::open(process.store(&source).await?, &user(), source.path()).await?;
+        container.finalize(target.path()).await.map(|done| done.moved)
+    })
+}
+
+/// The status of a logical file.
+pub fn status(uri: &str) -> Result<FileStatus> {
+    let process = current()?;
+    process.wait(async {
+        let (fs, path) = place(process, uri).await?;
+        Container::open(fs, &user(), &path).await?.status().await
+    })
+}
+
+/// Renames a logical file within its store.
+pub fn rename(from: &str, to: &str) -> Result<()> {
+    let (source, target) = (StoreUri::parse(from)?, StoreUri::parse(to)?);
+    if source.store() != target.store() {
+        let message = format!("both must be in one store; this one is in {}", source.store());
+        return Err(Error::new(ErrorKind::InvalidArgument, message).at("rename to", to));
+    }
+    let process = current()?;
+    process.wait(async {
+        let mut file = Container::open(process.store(&source).await?, &user(), source.path()).await?;
+        file.rename(target.path(), false).await
     })
 }
 

@@ -18,7 +18,7 @@ use nix::libc::{c_char, c_int, c_void, mode_t, off_t, size_t, ssize_t};
 use std::cell::RefCell;
 use std::ffi::{CStr, CString};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use strait_store::{Error, ErrorKind, Result, fail};
+use strait_store::{Error, ErrorKind, FileStatus, Result, fail};
 
 /// An open logical file.
 pub struct strait_plfs(File);
@@ -202,6 +202,57 @@ pub unsafe extern "C" fn strait_plfs_close(file: *mut strait_plfs) -> c_int {
 pub unsafe extern "C" fn strait_plfs_flatten(uri: *const c_char, to: *const c_char) -> c_int {
     // SAFETY: the caller's promise.
     reported(-1, || file::flatten(unsafe { text(uri)? }, unsafe { text(to)? }).map(|()| 0))
+}
+
+/// See strait.h.
+///
+/// # Safety
+/// Both end with zero bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn strait_plfs_finalize(uri: *const c_char, to: *const c_char) -> i64 {
+    // SAFETY: the caller's promise. No file has more bytes than an i64 counts.
+    reported(-1, || file::finalize(unsafe { text(uri)? }, unsafe { text(to)? }).map(|moved| moved as i64))
+}
+
+/// See strait.h.
+///
+/// # Safety
+/// Both end with zero bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn strait_plfs_rename(uri: *const c_char, to: *const c_char) -> c_int {
+    // SAFETY: the caller's promise.
+    reported(-1, || file::rename(unsafe { text(uri)? }, unsafe { text(to)? }).map(|()| 0))
+}
+
+/// As in strait.h.
+#[repr(C)]
+pub struct strait_status {
+    size: u64,
+    modified_ms: i64,
+    mode: u32,
+    uid: u32,
+    gid: u32,
+    reserved: u32,
+}
+
+/// See strait.h.
+///
+/// # Safety
+/// `uri` ends with a zero byte; `status` has room for one.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn strait_plfs_stat(uri: *const c_char, status: *mut strait_status) -> c_int {
+    reported(-1, || {
+        // SAFETY: the caller's promise.
+        let found = file::status(unsafe { text(uri)? })?;
+        if status.is_null() {
+            return fail(ErrorKind::InvalidArgument, "a null pointer in place of a status");
+        }
+        let (uid, gid) = (process::user_id(&found.owner), process::group_id(&found.group));
+        let FileStatus { length: size, modified_ms, permission: mode, .. } = found;
+        // SAFETY: the caller's promise.
+        unsafe { status.write(strait_status { size, modified_ms, mode, uid, gid, reserved: 0 }) };
+        Ok(0)
+    })
 }
 
 /// See strait.h.

@@ -73,3 +73,18 @@ pub fn user() -> Principal {
     let named = nix::unistd::User::from_uid(id).ok().flatten();
     Principal::new(&named.map_or_else(|| id.to_string(), |user| user.name))
 }
+
+/// The number of users and groups that this host doesn't know, as in NFS.
+const NOBODY: u32 = 65_534;
+
+/// A user's number on this host. A store may also name a user by a number.
+pub fn user_id(name: &str) -> u32 {
+    let known = nix::unistd::User::from_name(name).ok().flatten();
+    known.map(|user| user.uid.as_raw()).or_else(|| name.parse().ok()).unwrap_or(NOBODY)
+}
+
+/// A group's number on this host, likewise.
+pub fn group_id(name: &str) -> u32 {
+    let known = nix::unistd::Group::from_name(name).ok().flatten();
+    known.map(|group| group.gid.as_raw()).or_else(|| name.parse().ok()).unwrap_or(NOBODY)
+}

@@ -41,7 +41,9 @@ int main(int argc, char **argv)
     char other[64];
     const char *uri = argc == 3 ? argv[1] : "";
     strait_plfs *file;
-    int status, failed = 0;
+    int exited, failed = 0;
+    struct strait_status status;
+    char renamed[4096], joined[4096];
 
     check(strait_plfs_open(uri, O_RDONLY, 0, 0) == NULL && errno == ENOENT, "a missing file");
     check(strait_plfs_open("nonsense://host/x", O_RDONLY, 0, 0) == NULL && errno == EINVAL, "a scheme");
@@ -62,8 +64,8 @@ int main(int argc, char **argv)
             _exit(write_blocks(uri, rank));
         }
     }
-    while (wait(&status) > 0)
-        failed |= status;
+    while (wait(&exited) > 0)
+        failed |= exited;
     check(failed == 0, "a child");
 
     check(strait_plfs_length(file) == (off_t)WRITERS * BLOCKS * BLOCK, "length");
@@ -81,6 +83,16 @@ int main(int argc, char **argv)
     check(strait_plfs_truncate(file, 12) == 0 && strait_plfs_length(file) == 12, "truncate");
     check(strait_plfs_close(file) == 0, "close");
     check(strait_plfs_flatten(uri, argv[2]) == 0, "flatten");
+    check(strait_plfs_stat(uri, &status) == 0 && status.size == 12 && status.mode == 0640, "stat");
+    check(status.uid == getuid() && status.gid == getgid(), "the owner's numbers");
+    snprintf(renamed, sizeof renamed, "%s.renamed", uri);
+    snprintf(joined, sizeof joined, "%s.joined", uri);
+    check(strait_plfs_rename(uri, renamed) == 0, "rename");
+    check(strait_plfs_stat(uri, &status) == -1 && errno == ENOENT, "stat of the old name");
+    check(strait_plfs_finalize(renamed, joined) == 12, "finalize");
+    check(strait_plfs_open(renamed, O_RDONLY, 0, 0) == NULL && errno == ENOENT, "a finalized file");
+    file = strait_plfs_open(uri, O_WRONLY | O_CREAT, 0640, 0);
+    check(file != NULL && strait_plfs_close(file) == 0, "create again");
     check(strait_plfs_remove(uri) == 0, "remove");
     check(strait_plfs_open(uri, O_RDONLY, 0, 0) == NULL && errno == ENOENT, "a removed file");
     return 0;

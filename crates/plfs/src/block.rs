@@ -21,6 +21,8 @@ use crate::pattern::{Change, MAX_LENGTH, Pattern};
 
 /// Most bytes of a block's payload.
 pub const MAX_PAYLOAD: usize = 1 << 20;
+/// Most bytes of a block.
+pub const MAX_BLOCK_BYTES: usize = BLOCK_BYTES + MAX_PAYLOAD + CRC_BYTES;
 const HEAD_MAGIC: &[u8; 8] = b"PLFSINDX";
 const BLOCK_MAGIC: &[u8; 4] = b"PLFB";
 const VERSION: u16 = 1;
@@ -140,7 +142,7 @@ impl Block {
 }
 
 /// Appends the checksum of what `out` has from `begin` on.
-fn seal(out: &mut Vec<u8>, begin: usize) {
+pub(crate) fn seal(out: &mut Vec<u8>, begin: usize) {
     let crc = crc32c::crc32c(&out[begin..]);
     out.extend_from_slice(&crc.to_le_bytes());
 }
@@ -167,7 +169,7 @@ fn encode_change(change: &Change, before: &mut u64, out: &mut Vec<u8>) {
     }
 }
 
-fn put(out: &mut Vec<u8>, mut number: u64) {
+pub(crate) fn put(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         out.push(number as u8 | 0x80);
         number >>= 7;
@@ -181,97 +183,183 @@ fn put(out: &mut Vec<u8>, mut number: u64) {
 /// # Errors
 /// Damage before the end, or anywhere in a log that was closed; a later version.
 pub fn decode(bytes: &[u8]) -> Result<Log, Damage> {
-    let mut input = Input { bytes, at: 0 };
-    let head = match input.head()? {
-        Some(head) => head,
-        None => return Ok(Log { head: None, blocks: Vec::new(), torn: bytes.len() as u64 }),
-    };
-    let (mut blocks, mut data_end) = (Vec::<Block>::new(), 0);
-    while input.at < bytes.len() {
-        let at = input.at as u64;
-        match input.block()? {
-            Some(block) => {
-                // Each goes on behind the last.
-                if block.data_begin != data_end || blocks.last().is_some_and(|last| last.closed) {
-                    return Err(Damage::At(at));
+    let (mut decoder, mut head, mut blocks) = (Decoder::default(), None, Vec::new());
+    loop {
+        match decoder.next(&bytes[decoder.position().at as usize..], true)? {
+            Step::Head(found) => head = Some(found),
+            Step::Block(block) => blocks.push(block),
+            Step::More | Step::End => break,
+        }
+    }
+    Ok(Log { head, blocks, torn: bytes.len() as u64 - decoder.position().at })
+}
+
+/// A place between two blocks of an index log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Position {
+    /// Bytes of the index log before it.
+    pub at: u64,
+    /// Bytes of the data log that the blocks before it describe.
+    pub data_end: u64,
+    /// The epoch of the last block before it.
+    pub epoch: u64,
+    /// Whether that block closed the log.
+    pub closed: bool,
+}
+
+/// Decodes an index log as its bytes come.
+#[derive(Debug, Default)]
+pub struct Decoder {
+    position: Position,
+}
+
+/// A step of decoding.
+#[derive(Debug)]
+pub enum Step {
+    /// The begin of the log.
+    Head(Head),
+    /// The next block.
+    Block(Block),
+    /// More bytes are needed.
+    More,
+    /// There are no more whole blocks.
+    End,
+}
+
+impl Decoder {
+    /// Goes on at an earlier position of the same log.
+    pub fn at(position: Position) -> Self {
+        Self { position }
+    }
+
+    /// The place behind the last step.
+    pub fn position(&self) -> Position {
+        self.position
+    }
+
+    /// The next step. `rest` are bytes of the log from its position on; `last`: there are no others.
+    /// After [`Step::More`] it needs more of them, at most [`MAX_BLOCK_BYTES`].
+    ///
+    /// # Errors
+    /// Damage, or a later version.
+    pub fn next(&mut self, rest: &[u8], last: bool) -> Result<Step, Damage> {
+        if self.position.at == 0 {
+            return match head(rest, last)? {
+                Step::Head(head) => {
+                    self.position.at = HEAD_BYTES as u64;
+                    Ok(Step::Head(head))
                 }
-                data_end += block.data_length;
-                blocks.push(block);
-            }
-            None if blocks.last().is_some_and(|last| last.closed) => return Err(Damage::At(at)),
-            None => break,
+                step => Ok(step),
+            };
         }
-    }
-    Ok(Log { head: Some(head), blocks, torn: (bytes.len() - input.at) as u64 })
-}
-
-struct Input<'b> {
-    bytes: &'b [u8],
-    at: usize,
-}
-
-impl<'b> Input<'b> {
-    /// None if it is torn.
-    fn head(&mut self) -> Result<Option<Head>, Damage> {
-        let Some(head) = self.bytes.get(..HEAD_BYTES) else { return Ok(None) };
-        if !is_sealed(head) {
-            let torn = self.bytes.len() == HEAD_BYTES || is_blank(self.bytes);
-            return if torn { Ok(None) } else { Err(Damage::At(0)) };
+        let damaged = Damage::At(self.position.at);
+        if rest.is_empty() {
+            return Ok(if last { Step::End } else { Step::More });
         }
-        if &head[..8] != HEAD_MAGIC {
-            return Err(Damage::At(0));
-        }
-        version(u16_at(head, 8))?;
-        let note = std::str::from_utf8(&head[NOTE_AT..NOTE_AT + NOTE_BYTES]).map_err(|_| Damage::At(0))?;
-        self.at = HEAD_BYTES;
-        Ok(Some(Head {
-            rank: u32_at(head, 12),
-            container: array(head, 16),
-            nonce: u64_at(head, 32),
-            note: note.trim_end_matches('\0').to_owned(),
-        }))
-    }
-
-    /// None if it is torn.
-    fn block(&mut self) -> Result<Option<Block>, Damage> {
-        let damaged = Damage::At(self.at as u64);
-        let rest = &self.bytes[self.at..];
-        let Some(fixed) = rest.get(..BLOCK_BYTES) else { return Ok(None) };
-        if !is_sealed(fixed) {
-            let torn = rest.len() == BLOCK_BYTES || is_blank(rest);
-            return if torn { Ok(None) } else { Err(damaged) };
-        }
-        if &fixed[..4] != BLOCK_MAGIC {
-            return Err(damaged);
-        }
-        version(u16_at(fixed, 4))?;
-        let length = u32_at(fixed, 8) as usize;
-        if length > MAX_PAYLOAD {
-            return Err(damaged);
-        }
-        let end = BLOCK_BYTES + length + CRC_BYTES;
-        let Some(payload) = rest.get(BLOCK_BYTES..end) else { return Ok(None) };
-        if !is_sealed(payload) {
-            return if rest.len() == end || is_blank(payload) { Ok(None) } else { Err(damaged) };
-        }
-        let block = Block {
-            epoch: u64_at(fixed, 16),
-            closed: u16_at(fixed, 6) & CLOSED != 0,
-            data_begin: u64_at(fixed, 24),
-            data_length: u64_at(fixed, 32),
-            data_crc: u32_at(fixed, 12),
-            changes: changes(&payload[..length]).ok_or(damaged)?,
+        let (block, bytes) = match block(rest, damaged)? {
+            Some(found) => found,
+            None if !last && rest.len() < MAX_BLOCK_BYTES => return Ok(Step::More),
+            None if !last || self.position.closed => return Err(damaged),
+            None => return Ok(Step::End),
         };
-        let written = block.changes.iter().try_fold(0_u64, |sum, change| match change {
-            Change::Write(pattern) => sum.checked_add(pattern.bytes()),
-            Change::Truncate(_) => Some(sum),
-        });
-        let within = block.data_begin.checked_add(block.data_length).is_some_and(|end| end <= MAX_LENGTH);
-        if written != Some(block.data_length) || !within {
+        // Each goes on behind the last.
+        let Position { at, data_end, epoch, closed } = self.position;
+        if block.data_begin != data_end || closed || block.epoch < epoch {
             return Err(damaged);
         }
-        self.at += end;
-        Ok(Some(block))
+        self.position = Position {
+            at: at + bytes as u64,
+            data_end: data_end + block.data_length,
+            epoch: block.epoch,
+            closed: block.closed,
+        };
+        Ok(Step::Block(block))
+    }
+}
+
+/// [`Step::End`] if it is torn.
+fn head(rest: &[u8], last: bool) -> Result<Step, Damage> {
+    let Some(head) = rest.get(..HEAD_BYTES) else {
+        return Ok(if last { Step::End } else { Step::More });
+    };
+    if !is_sealed(head) {
+        let torn = last && (rest.len() == HEAD_BYTES || is_blank(rest));
+        return match torn {
+            true => Ok(Step::End),
+            false if last || !is_blank(rest) => Err(Damage::At(0)),
+            false => Ok(Step::More),
+        };
+    }
+    if &head[..8] != HEAD_MAGIC {
+        return Err(Damage::At(0));
+    }
+    version(u16_at(head, 8))?;
+    let note = std::str::from_utf8(&head[NOTE_AT..NOTE_AT + NOTE_BYTES]).map_err(|_| Damage::At(0))?;
+    Ok(Step::Head(Head {
+        rank: u32_at(head, 12),
+        container: array(head, 16),
+        nonce: u64_at(head, 32),
+        note: note.trim_end_matches('\0').to_owned(),
+    }))
+}
+
+/// A block and its bytes. None if it is torn, or if `rest` has only a part of it.
+fn block(rest: &[u8], damaged: Damage) -> Result<Option<(Block, usize)>, Damage> {
+    let Some(fixed) = rest.get(..BLOCK_BYTES) else { return Ok(None) };
+    if !is_sealed(fixed) {
+        let torn = is_blank(rest) || rest.len() == BLOCK_BYTES;
+        return if torn { Ok(None) } else { Err(damaged) };
+    }
+    if &fixed[..4] != BLOCK_MAGIC {
+        return Err(damaged);
+    }
+    version(u16_at(fixed, 4))?;
+    let length = u32_at(fixed, 8) as usize;
+    if length > MAX_PAYLOAD {
+        return Err(damaged);
+    }
+    let end = BLOCK_BYTES + length + CRC_BYTES;
+    let Some(payload) = rest.get(BLOCK_BYTES..end) else { return Ok(None) };
+    if !is_sealed(payload) {
+        return if rest.len() == end || is_blank(payload) { Ok(None) } else { Err(damaged) };
+    }
+    let block = Block {
+        epoch: u64_at(fixed, 16),
+        closed: u16_at(fixed, 6) & CLOSED != 0,
+        data_begin: u64_at(fixed, 24),
+        data_length: u64_at(fixed, 32),
+        data_crc: u32_at(fixed, 12),
+        changes: changes(&payload[..length]).ok_or(damaged)?,
+    };
+    let written = block.changes.iter().try_fold(0_u64, |sum, change| match change {
+        Change::Write(pattern) => sum.checked_add(pattern.bytes()),
+        Change::Truncate(_) => Some(sum),
+    });
+    let within = block.data_begin.checked_add(block.data_length).is_some_and(|end| end <= MAX_LENGTH);
+    if written != Some(block.data_length) || !within {
+        return Err(damaged);
+    }
+    Ok(Some((block, end)))
+}
+
+/// Makes the checksums of a log right, as far as it has blocks: for fuzzing.
+#[doc(hidden)]
+pub fn reseal(log: &mut [u8]) {
+    let seal = |part: &mut [u8]| {
+        let at = part.len() - CRC_BYTES;
+        let crc = crc32c::crc32c(&part[..at]);
+        part[at..].copy_from_slice(&crc.to_le_bytes());
+    };
+    let Some(head) = log.get_mut(..HEAD_BYTES) else { return };
+    seal(head);
+    let mut rest = &mut log[HEAD_BYTES..];
+    while rest.len() >= BLOCK_BYTES {
+        let (fixed, behind) = rest.split_at_mut(BLOCK_BYTES);
+        seal(fixed);
+        let end = u32_at(fixed, 8) as usize + CRC_BYTES;
+        let Some((payload, behind)) = behind.split_at_mut_checked(end) else { return };
+        seal(payload);
+        rest = behind;
     }
 }
 
@@ -280,7 +368,7 @@ fn version(found: u16) -> Result<(), Damage> {
 }
 
 /// Whether its last bytes are the checksum of the others.
-fn is_sealed(bytes: &[u8]) -> bool {
+pub(crate) fn is_sealed(bytes: &[u8]) -> bool {
     let (covered, crc) = bytes.split_at(bytes.len() - CRC_BYTES);
     crc32c::crc32c(covered).to_le_bytes() == crc
 }
@@ -316,7 +404,7 @@ fn changes(mut payload: &[u8]) -> Option<Vec<Change>> {
     Some(changes)
 }
 
-fn take(payload: &mut &[u8]) -> Option<u64> {
+pub(crate) fn take(payload: &mut &[u8]) -> Option<u64> {
     let mut number = 0_u64;
     for shift in (0..64).step_by(7) {
         let (byte, rest) = payload.split_first()?;
@@ -333,20 +421,20 @@ fn take(payload: &mut &[u8]) -> Option<u64> {
     None
 }
 
-fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+pub(crate) fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     let mut out = [0; N];
     out.copy_from_slice(&bytes[at..at + N]);
     out
 }
 
-fn u16_at(bytes: &[u8], at: usize) -> u16 {
+pub(crate) fn u16_at(bytes: &[u8], at: usize) -> u16 {
     u16::from_le_bytes(array(bytes, at))
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(array(bytes, at))
 }
 
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(array(bytes, at))
 }

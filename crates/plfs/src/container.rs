@@ -1,25 +1,20 @@
 //! A logical file: its container, made, found, measured and removed.
 
-use crate::block::{self, Block, ContainerId, Damage, Log};
-use crate::index::{Index, Source};
+use crate::block::ContainerId;
 use crate::layout::{Layout, LogName};
-use crate::pattern::Change;
 use crate::reader::Reader;
 use crate::writer::Writer;
 use bytes::Bytes;
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::{StreamExt, TryStreamExt};
 use std::sync::Arc;
 use strait_store::{
-    CreateOptions, Error, ErrorKind, FileSystem, FileSystemExt, Principal, Result, StorePath, fail,
+    CreateOptions, Error, ErrorKind, FileStatus, FileSystem, FileSystemExt, Principal, Result, StorePath,
+    fail,
 };
 
 /// Begin of a mark, before the container's id in hexadecimal digits.
 const MARK: &str = "strait-plfs 1 ";
 const MARK_BYTES: usize = MARK.len() + 32 + 1;
-/// Index logs that are read at once.
-const AT_ONCE: usize = 16;
-/// Most bytes of an index log. Its payload is at least a third of that.
-const MAX_INDEX_LOG: usize = 256 << 20;
 
 /// Settings of a new container.
 #[derive(Debug, Clone, Default)]
@@ -31,6 +26,22 @@ pub struct Options {
     pub logs: CreateOptions,
 }
 
+/// When memory gives way to tables, and merging pays.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    /// Entries of the index in memory while blocks are applied: some 10 MB.
+    pub entries: usize,
+    /// Tables of a view. A read looks into each, and joining them takes a pass over all.
+    pub tables: usize,
+    /// Index logs, or their bytes, above which the last close merges: that costs some round trips.
+    pub logs: usize,
+    pub bytes: u64,
+}
+
+pub(crate) const LIMITS: Limits = Limits { entries: 128 << 10, tables: 8, logs: 8, bytes: 64 << 10 };
+/// So that tests of a few writes reach all of it.
+const TINY_LIMITS: Limits = Limits { entries: 3, tables: 2, logs: 0, bytes: 0 };
+
 /// A logical file.
 #[derive(Clone)]
 pub struct Container {
@@ -39,12 +50,7 @@ pub struct Container {
     pub(crate) layout: Layout,
     pub(crate) id: ContainerId,
     pub(crate) logs: CreateOptions,
-}
-
-/// An index log and the name of its writer.
-pub(crate) struct NamedLog {
-    pub name: LogName,
-    pub log: Log,
+    pub(crate) limits: Limits,
 }
 
 impl Container {
@@ -71,6 +77,7 @@ impl Container {
             fs,
             who: who.clone(),
             id,
+            limits: LIMITS,
         };
         let made = async {
             container.fill(options.permission.map(directory)).await?;
@@ -87,7 +94,8 @@ impl Container {
     /// Makes the directories and the mark.
     async fn fill(&self, permission: Option<u32>) -> Result<()> {
         let layout = &self.layout;
-        for directory in [layout.root().clone(), layout.logs()?, layout.open()?, layout.epochs()?] {
+        let directories = [layout.root().clone(), layout.logs()?, layout.open()?, layout.epochs()?];
+        for directory in directories {
             self.fs.mkdirs(&self.who, &directory, permission).await?;
         }
         let mark = Bytes::from(format!("{MARK}{}\n", hexadecimal(&self.id)));
@@ -112,7 +120,14 @@ impl Container {
         let id = id_of(&mark).map_err(failed)?;
         let attributes = fs.stat(who, &layout.mark()?).await?;
         let logs = CreateOptions { permission: Some(attributes.permission), ..CreateOptions::default() };
-        Ok(Self { fs, who: who.clone(), layout, id, logs })
+        Ok(Self { fs, who: who.clone(), layout, id, logs, limits: LIMITS })
+    }
+
+    /// With limits so low that a few writes reach them: for tests.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn with_tiny_limits(self) -> Self {
+        Self { limits: TINY_LIMITS, ..self }
     }
 
     /// Its path.
@@ -129,47 +144,42 @@ impl Container {
 
     /// A reader of all that was synced, or closed, before.
     pub async fn reader(&self) -> Result<Reader> {
-        let (index, logs) = self.index().await?;
-        Ok(Reader::new(self.clone(), index, logs))
+        Ok(Reader::new(self.clone(), self.view().await?))
     }
 
     /// The file's length, of what was synced or closed.
     pub async fn length(&self) -> Result<u64> {
-        Ok(self.index().await?.0.length())
+        Ok(self.view().await?.length())
+    }
+
+    /// The file's status: the length of what was synced or closed, owner, group and permission as they
+    /// were given to it, and the time of its last change that the store tells.
+    pub async fn status(&self) -> Result<FileStatus> {
+        let mark = self.fs.stat(&self.who, &self.layout.mark()?).await?;
+        let changes = self.fs.list(&self.who, &self.layout.logs()?);
+        let last = async |last: i64, entry: FileStatus| Ok(last.max(entry.modified_ms));
+        let modified_ms = changes.try_fold(mark.modified_ms, last).await?;
+        Ok(FileStatus { path: self.path().to_string(), length: self.length().await?, modified_ms, ..mark })
+    }
+
+    /// Sets the file's length: to zero, shorter, or longer with a hole. Writers that are open go on.
+    pub async fn truncate(&self, length: u64) -> Result<()> {
+        let mut writer = self.writer(0);
+        writer.truncate(length).await?;
+        writer.close().await
+    }
+
+    /// Renames the file, as [`FileSystem::rename`] does. Its open writers fail at their next sync, unless
+    /// [`Writer::moved`] tells them.
+    pub async fn rename(&mut self, to: &StorePath, replace: bool) -> Result<()> {
+        self.fs.rename(&self.who, self.path(), to, replace).await?;
+        self.layout = Layout::new(to.clone());
+        Ok(())
     }
 
     /// Removes the file.
     pub async fn remove(self) -> Result<()> {
         self.fs.remove(&self.who, self.path(), true).await
-    }
-
-    /// The merged index, and the names of the logs that it numbers.
-    async fn index(&self) -> Result<(Index, Vec<LogName>)> {
-        let logs = self.read_logs().await?;
-        let mut blocks: Vec<(u64, LogName, u32, &Block)> = Vec::new();
-        for (number, log) in logs.iter().enumerate() {
-            let number = u32::try_from(number).unwrap_or(u32::MAX);
-            blocks.extend(log.log.blocks.iter().map(|block| (block.epoch, log.name, number, block)));
-        }
-        // Stable: those of one log stay in their order.
-        blocks.sort_by_key(|(epoch, name, ..)| (*epoch, *name));
-        let mut index = Index::default();
-        for (_, _, log, block) in blocks {
-            let mut offset = block.data_begin;
-            for change in &block.changes {
-                index.apply(change, Source { log, offset });
-                if let Change::Write(pattern) = change {
-                    offset += pattern.bytes();
-                }
-            }
-        }
-        Ok((index, logs.into_iter().map(|log| log.name).collect()))
-    }
-
-    /// All index logs, in the order of their names.
-    pub(crate) async fn read_logs(&self) -> Result<Vec<NamedLog>> {
-        let reads = stream::iter(self.log_names().await?).map(|name| self.read_log(name));
-        reads.buffered(AT_ONCE).try_collect().await
     }
 
     /// The writers that have logs, in order.
@@ -179,19 +189,6 @@ impl Container {
         let mut names: Vec<LogName> = names.try_collect().await?;
         names.sort_unstable();
         Ok(names)
-    }
-
-    pub(crate) async fn read_log(&self, name: LogName) -> Result<NamedLog> {
-        let path = self.layout.index(name)?;
-        let bytes = self.fs.read_all(&self.who, &path, MAX_INDEX_LOG).await?;
-        let log = block::decode(&bytes).map_err(|damage| damaged(damage, &path))?;
-        match &log.head {
-            Some(head) if head.container != self.id => {
-                fail(ErrorKind::Corrupt, "the index log belongs to another container")
-                    .map_err(|error: Error| error.at("read", &path))
-            }
-            _ => Ok(NamedLog { name, log }),
-        }
     }
 
     /// The last epoch that a writer published; 0 if none did.
@@ -211,6 +208,11 @@ impl Container {
             Err(error) if matches!(error.kind(), ErrorKind::AlreadyExists | ErrorKind::Busy) => Ok(()),
             made => made,
         }
+    }
+
+    /// Permission of the container's directories.
+    pub(crate) fn directory_permission(&self) -> Option<u32> {
+        self.logs.permission.map(directory)
     }
 
     /// An error unless this container is still at its path.
@@ -244,17 +246,6 @@ fn id_of(mark: &[u8]) -> Result<ContainerId> {
         Ok(id) if digits.len() == 32 => Ok(id.to_be_bytes()),
         _ => fail(ErrorKind::Corrupt, "its mark is damaged"),
     }
-}
-
-fn damaged(damage: Damage, path: &StorePath) -> Error {
-    let error = match damage {
-        Damage::Version(version) => {
-            let message = format!("a later version of Strait wrote it (format {version})");
-            Error::new(ErrorKind::Unsupported, message)
-        }
-        Damage::At(offset) => Error::new(ErrorKind::Corrupt, format!("damaged at byte {offset}")),
-    };
-    error.at("read", path)
 }
 
 /// A file's permission, with leave to search wherever there is leave to read.

@@ -1,11 +1,18 @@
 //! Making a plain file of a logical one.
 
-use crate::container::Container;
+use crate::container::{Container, hidden_name, random};
+use crate::reader::Reader;
+use futures::future::try_join_all;
 use futures::{StreamExt, TryStreamExt, stream};
+use std::ops::Range;
 use strait_store::{CreateOptions, Error, ErrorKind, MAX_CHUNK_BYTES, Result, StorePath, fail};
 
 /// Pieces that are read while earlier ones are written: 32 MiB.
 const AHEAD: usize = 8;
+/// Parts that are written at once, and the fewest bytes for which another one pays: a file costs some
+/// round trips.
+const MOST_PARTS: u64 = 8;
+const LEAST_PART: u64 = 64 << 20;
 
 impl Container {
     /// Writes the file's bytes to a plain file of the same store, which appears whole under the new
@@ -15,43 +22,95 @@ impl Container {
     /// AlreadyExists: something has the new name.
     pub async fn flatten(&self, to: &StorePath) -> Result<u64> {
         let failed = |error: Error| error.at("flatten to", to);
-        let (Some(parent), name) = (to.parent(), to.name()) else {
+        if self.path() == to {
+            return fail(ErrorKind::AlreadyExists, "it is the container's own name").map_err(failed);
+        }
+        self.demand_free(to).await?;
+        let (hidden, bytes) = self.copy_beside(to).await.map_err(failed)?;
+        match self.fs.rename(&self.who, &hidden, to, false).await {
+            Ok(()) => Ok(bytes),
+            Err(error) => {
+                // Nobody knows its name, also if this fails.
+                let _ = self.fs.remove(&self.who, &hidden, false).await;
+                // The user knows only the new name.
+                Err(failed(Error::new(error.kind(), error.message().to_owned())))
+            }
+        }
+    }
+
+    /// Checks that a plain file can be made under the name, and returns the name's directory.
+    pub(crate) async fn demand_free(&self, to: &StorePath) -> Result<StorePath> {
+        let failed = |error: Error| error.at("flatten to", to);
+        let Some(parent) = to.parent() else {
             return fail(ErrorKind::AlreadyExists, "the root can't be a file").map_err(failed);
         };
+        if self.path() == to {
+            return Ok(parent);
+        }
         if self.path().contains(to) {
             return fail(ErrorKind::InvalidArgument, "the new name is within the container").map_err(failed);
         }
         match self.fs.stat(&self.who, to).await {
-            Ok(_) => return fail(ErrorKind::AlreadyExists, "it is there already").map_err(failed),
-            Err(error) if error.kind() == ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
+            Ok(_) => fail(ErrorKind::AlreadyExists, "it is there already").map_err(failed),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(parent),
+            Err(error) => Err(error),
         }
-        let hidden = parent.join(&crate::container::hidden_name(name, &crate::container::random()))?;
-        let made = async {
-            let bytes = self.copy_to(&hidden).await?;
-            let renamed = self.fs.rename(&self.who, &hidden, to, false).await;
-            // The user knows only the new name.
-            renamed.map_err(|error| Error::new(error.kind(), error.message().to_owned()))?;
-            Ok(bytes)
-        };
-        let made: Result<u64> = made.await;
-        if made.is_err() {
-            // Nobody knows its name, also if this fails.
-            let _ = self.fs.remove(&self.who, &hidden, false).await;
-        }
-        made.map_err(failed)
     }
 
-    async fn copy_to(&self, to: &StorePath) -> Result<u64> {
+    /// Writes all bytes to a file that nobody knows yet: several parts at once, if the store can join
+    /// them. Returns its path and length.
+    pub(crate) async fn copy_beside(&self, to: &StorePath) -> Result<(StorePath, u64)> {
+        let parent = to.parent().unwrap_or_else(StorePath::root);
+        let hidden = parent.join(&hidden_name(to.name(), &random()))?;
         let reader = self.reader().await?;
+        let parts = match self.fs.capabilities().concat {
+            true => (reader.length() / LEAST_PART).clamp(1, MOST_PARTS),
+            false => 1,
+        };
+        // Whole windows, so that the parts' reads are as large as those of one stream.
+        let each = reader.length().div_ceil(parts).next_multiple_of(MAX_CHUNK_BYTES as u64);
+        let path = |part: u64| match part {
+            0 => Ok(hidden.clone()),
+            part => parent.join(&format!("{}.{part}", hidden.name())),
+        };
+        let paths: Vec<StorePath> = (0..parts).map(path).collect::<Result<_>>()?;
+        let copies = paths.iter().zip(0..).map(|(path, part)| {
+            let end = ((part + 1) * each).min(reader.length());
+            self.copy_part(&reader, (part * each).min(end)..end, path)
+        });
+        let made = async {
+            try_join_all(copies).await?;
+            // The last parts are empty if rounding left nothing for them.
+            let filled = reader.length().div_ceil(each.max(1)).max(1) as usize;
+            if filled > 1 {
+                self.fs.concat(&self.who, &hidden, &paths[1..filled]).await?;
+            }
+            for empty in &paths[filled..] {
+                self.fs.remove(&self.who, empty, false).await?;
+            }
+            Ok(reader.length())
+        };
+        match made.await {
+            Ok(length) => Ok((hidden, length)),
+            Err(error) => {
+                for path in &paths {
+                    // Nobody knows it, also if this fails.
+                    let _ = self.fs.remove(&self.who, path, false).await;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    async fn copy_part(&self, reader: &Reader, range: Range<u64>, to: &StorePath) -> Result<()> {
         let options = CreateOptions { overwrite: false, ..self.logs.clone() };
         let mut writer = self.fs.create(&self.who, to, &options).await?;
-        let offsets = (0..reader.length()).step_by(MAX_CHUNK_BYTES);
-        let mut pieces = stream::iter(offsets).map(|at| reader.read_at(at, MAX_CHUNK_BYTES)).buffered(AHEAD);
+        let offsets = range.clone().step_by(MAX_CHUNK_BYTES);
+        let piece = |at: u64| reader.read_at(at, (range.end - at).min(MAX_CHUNK_BYTES as u64) as usize);
+        let mut pieces = stream::iter(offsets).map(piece).buffered(AHEAD);
         while let Some(piece) = pieces.try_next().await? {
             writer.append(piece).await?;
         }
-        writer.close().await?;
-        Ok(reader.length())
+        writer.close().await.map(drop)
     }
 }

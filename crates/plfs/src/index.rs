@@ -29,7 +29,7 @@ pub struct Piece {
 ///
 /// Single writes are extents, which never overlap. Patterns stay whole, and may lie above or below
 /// extents and each other: [`Index::pieces`] lets the latest win.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Index {
     extents: BTreeMap<u64, Extent>,
     combs: Vec<Comb>,
@@ -40,27 +40,74 @@ pub struct Index {
     order: u64,
     /// The last of them that was kept as a pattern.
     last_comb: u64,
+    first_order: u64,
+    /// The shortest length that the file had by a truncation.
+    lowest_cut: u64,
+}
+
+impl Default for Index {
+    fn default() -> Self {
+        Self::above(0, 0)
+    }
 }
 
 /// A single write, or what later ones left of it.
 #[derive(Debug, Clone, Copy)]
-struct Extent {
-    length: u64,
-    source: Source,
-    order: u64,
+pub(crate) struct Extent {
+    pub length: u64,
+    pub source: Source,
+    pub order: u64,
 }
 
 /// Many writes.
 #[derive(Debug, Clone, Copy)]
-struct Comb {
-    pattern: Pattern,
-    source: Source,
-    order: u64,
+pub(crate) struct Comb {
+    pub pattern: Pattern,
+    pub source: Source,
+    pub order: u64,
     /// A truncation has removed its bytes from here on.
-    limit: u64,
+    pub limit: u64,
 }
 
 impl Index {
+    /// For changes above others, which made the file so long, and whose orders are below `order`.
+    pub(crate) fn above(length: u64, order: u64) -> Self {
+        Self {
+            extents: BTreeMap::new(),
+            combs: Vec::new(),
+            places: HashMap::new(),
+            length,
+            order,
+            last_comb: 0,
+            first_order: order + 1,
+            lowest_cut: u64::MAX,
+        }
+    }
+
+    /// The order of its first change, and one above that of its last.
+    pub(crate) fn first_order(&self) -> u64 {
+        self.first_order
+    }
+
+    pub(crate) fn next_order(&self) -> u64 {
+        self.order + 1
+    }
+
+    /// What lies below it ends here.
+    pub(crate) fn lowest_cut(&self) -> u64 {
+        self.lowest_cut
+    }
+
+    /// The extents by offset.
+    pub(crate) fn extents(&self) -> impl Iterator<Item = (u64, &Extent)> {
+        self.extents.iter().map(|(start, extent)| (*start, extent))
+    }
+
+    /// The patterns in no order.
+    pub(crate) fn combs(&self) -> impl Iterator<Item = &Comb> {
+        self.combs.iter()
+    }
+
     /// Applies a change after all others. The bytes of a write begin at `source`.
     pub fn apply(&mut self, change: &Change, source: Source) {
         self.order += 1;
@@ -182,6 +229,7 @@ impl Index {
 
     fn truncate(&mut self, length: u64) {
         self.length = length;
+        self.lowest_cut = self.lowest_cut.min(length);
         self.cut(length..u64::MAX);
         for comb in &mut self.combs {
             comb.limit = comb.limit.min(length);
@@ -192,7 +240,7 @@ impl Index {
 }
 
 /// Of overlapping pieces the one with the highest order, in logical order.
-fn latest(mut found: Vec<(u64, Range<u64>, Source)>) -> Vec<(Range<u64>, Source)> {
+pub(crate) fn latest(mut found: Vec<(u64, Range<u64>, Source)>) -> Vec<(Range<u64>, Source)> {
     found.sort_unstable_by_key(|(order, logical, _)| (*order, logical.start));
     let mut painted: BTreeMap<u64, (u64, Source)> = BTreeMap::new();
     // The latest first; earlier ones fill the gaps between.
@@ -216,7 +264,7 @@ fn latest(mut found: Vec<(u64, Range<u64>, Source)>) -> Vec<(Range<u64>, Source)
 }
 
 /// Joins what lies together in one log, and names the holes.
-fn with_holes(found: Vec<(Range<u64>, Source)>, range: Range<u64>) -> Vec<Piece> {
+pub(crate) fn with_holes(found: Vec<(Range<u64>, Source)>, range: Range<u64>) -> Vec<Piece> {
     let mut pieces: Vec<Piece> = Vec::with_capacity(found.len());
     let mut at = range.start;
     for (logical, source) in found {

@@ -1,11 +1,14 @@
 //! Looking into a container, and putting it in order after crashes.
 
 use crate::block::Block;
-use crate::container::{Container, NamedLog};
+use crate::block::Position;
+use crate::container::Container;
 use crate::layout::LogName;
+use crate::logs::IndexLog;
+use crate::plan::Opened;
 use futures::{StreamExt, TryStreamExt, stream};
 use std::ops::Range;
-use strait_store::{Error, ErrorKind, FileReader, MAX_CHUNK_BYTES, Result, StorePath};
+use strait_store::{Error, ErrorKind, MAX_CHUNK_BYTES, Result, StorePath};
 
 /// Data logs that are checked at once.
 const AT_ONCE: usize = 4;
@@ -52,7 +55,8 @@ pub struct Recovery {
 impl Container {
     /// All writers, by rank and nonce.
     pub async fn writers(&self) -> Result<Vec<WriterSummary>> {
-        Ok(self.read_logs().await?.iter().map(summary).collect())
+        let summaries = stream::iter(self.log_names().await?).map(|name| self.summary(name));
+        summaries.buffered(AT_ONCE).try_collect().await
     }
 
     /// Reads all data logs, compares them with the checksums in their index logs, and returns all
@@ -64,30 +68,60 @@ impl Container {
         let names = self.log_names().await?;
         let checks = stream::iter(names).map(|name| self.check_log(name)).buffered(AT_ONCE);
         let problems: Vec<Vec<Problem>> = checks.try_collect().await?;
-        Ok(problems.into_iter().flatten().collect())
+        Ok(problems.into_iter().flatten().chain(self.check_merged().await?).collect())
+    }
+
+    async fn summary(&self, name: LogName) -> Result<WriterSummary> {
+        let mut log = IndexLog::open(self, name, Position::default()).await?;
+        let (mut bytes, mut entries) = (0, 0);
+        while let Some(block) = log.next().await? {
+            bytes += block.data_length;
+            entries += block.changes.len();
+        }
+        let Position { epoch, closed, .. } = log.position();
+        let torn = log.torn();
+        let note = log.head.map(|head| head.note).unwrap_or_default();
+        Ok(WriterSummary { rank: name.rank, nonce: name.nonce, note, bytes, entries, epoch, closed, torn })
     }
 
     async fn check_log(&self, name: LogName) -> Result<Vec<Problem>> {
         let (index, data) = (self.layout.index(name)?, self.layout.data(name)?);
-        let log = match self.read_log(name).await {
+        let mut log = match IndexLog::open(self, name, Position::default()).await {
             Ok(log) => log,
             Err(error) => return Ok(vec![Problem { path: index, error }]),
         };
-        let reader = match self.fs.open(&self.who, &data).await {
-            Ok(reader) => reader,
+        let opened = match self.open_data(name).await {
+            Ok(opened) => opened,
             Err(error) => return Ok(vec![Problem { path: data, error }]),
         };
         let mut problems = Vec::new();
-        for block in &log.log.blocks {
-            if let Err(error) = verify(reader.as_ref(), block).await {
-                problems.push(Problem { path: data.clone(), error: error.at("check", &data) });
+        loop {
+            let block = match log.next().await {
+                Ok(Some(block)) => block,
+                Ok(None) => return Ok(problems),
+                Err(error) => {
+                    problems.push(Problem { path: index, error });
+                    return Ok(problems);
+                }
+            };
+            if let Err(error) = verify(&opened, &block).await {
+                let error = error.at("check", &opened.path);
+                problems.push(Problem { path: opened.path.clone(), error });
             }
         }
-        Ok(problems)
+    }
+
+    /// Reads the latest merged index, all of it.
+    async fn check_merged(&self) -> Result<Vec<Problem>> {
+        let Some(path) = self.merged_names().await?.into_iter().next() else { return Ok(Vec::new()) };
+        match self.verify_merged(&path).await {
+            Ok(()) => Ok(Vec::new()),
+            Err(error) => Ok(vec![Problem { path, error }]),
+        }
     }
 
     /// Ends writers that crashed: their logs are closed, so that their synced bytes are readable
-    /// whatever the store, and their marks are removed. Use it when no writer is left: a store
+    /// whatever the store, and their marks are removed. Keeps a merged index anew. Use it when no writer is left: a store
     /// without exclusive writers can't tell a slow writer from one that crashed.
     pub async fn recover(&self) -> Result<Recovery> {
         let mut marks: Vec<LogName> = Vec::new();
@@ -103,6 +137,9 @@ impl Container {
                 Err(error) if error.kind() == ErrorKind::Busy => recovery.live.push(key),
                 Err(error) => return Err(error),
             }
+        }
+        if recovery.live.is_empty() && self.plan().await?.is_none() {
+            self.renew_merged().await?;
         }
         Ok(recovery)
     }
@@ -120,27 +157,13 @@ impl Container {
     }
 }
 
-fn summary(log: &NamedLog) -> WriterSummary {
-    let NamedLog { name, log } = log;
-    WriterSummary {
-        rank: name.rank,
-        nonce: name.nonce,
-        note: log.head.as_ref().map(|head| head.note.clone()).unwrap_or_default(),
-        bytes: log.blocks.iter().map(|block| block.data_length).sum(),
-        entries: log.blocks.iter().map(|block| block.changes.len()).sum(),
-        epoch: log.blocks.last().map_or(0, |block| block.epoch),
-        closed: log.is_closed(),
-        torn: log.torn,
-    }
-}
-
 /// Compares a block's bytes in the data log with its checksum.
-async fn verify(reader: &dyn FileReader, block: &Block) -> Result<()> {
+async fn verify(log: &Opened, block: &Block) -> Result<()> {
     let Range { mut start, end } = block.data_begin..block.data_begin + block.data_length;
     let mut crc = 0;
     while start < end {
         let length = (end - start).min(MAX_CHUNK_BYTES as u64) as usize;
-        let bytes = reader.read_at(start, length).await?;
+        let bytes = log.reader.read_at(log.base + start, length).await?;
         if bytes.is_empty() {
             let message = format!("the log ends at byte {start}, but its index tells of bytes up to {end}");
             return Err(Error::new(ErrorKind::Corrupt, message));

@@ -6,6 +6,8 @@
 //! FILE/logs/RANK.NONCE.index      what they are
 //! FILE/open/RANK.NONCE            the writer hasn't closed
 //! FILE/epochs/EPOCH               this epoch is published
+//! FILE/merged/EPOCH.NONCE         the index of all writers up to that epoch
+//! FILE/plan                       the logs are being joined to a plain file
 //! ```
 //!
 //! All logs are in one directory, since HDFS joins files of one directory only.
@@ -76,6 +78,16 @@ impl Layout {
     /// A writer's index log.
     pub fn index(&self, name: LogName) -> Result<StorePath> {
         self.logs()?.join(&format!("{}.index", name.text()))
+    }
+
+    /// The plan of joining the logs.
+    pub fn plan(&self) -> Result<StorePath> {
+        self.root.join("plan")
+    }
+
+    /// The directory of merged indexes.
+    pub fn merged(&self) -> Result<StorePath> {
+        self.root.join("merged")
     }
 
     /// The directory of open writers.

@@ -1,24 +1,28 @@
 //! Reading a logical file.
 
 use crate::container::Container;
-use crate::index::{Index, Piece, Source};
+use crate::index::{Piece, Source};
 use crate::layout::LogName;
+use crate::plan::Opened;
+use crate::view::View;
 use bytes::{Bytes, BytesMut};
 use futures::{StreamExt, TryStreamExt, stream};
 use std::ops::Range;
 use std::sync::Arc;
-use strait_store::{Error, ErrorKind, FileReader, MAX_CHUNK_BYTES, Result, fail};
-use tokio::sync::OnceCell;
+use strait_store::{Error, ErrorKind, MAX_CHUNK_BYTES, Result, fail};
+use tokio::sync::Mutex;
 
 /// Reads of logs at once, for one read of the file.
 const AT_ONCE: usize = 8;
+/// Times that a log is opened for one read. Joining the logs may move its bytes twice.
+const ATTEMPTS: u32 = 3;
 /// Bytes between two pieces of a log that are read along, since a read costs more.
 const GAP: u64 = 64 << 10;
 
 /// A reader of what was synced before it was opened; for any number of callers at once.
 pub struct Reader {
     container: Container,
-    index: Index,
+    view: View,
     logs: Vec<Log>,
 }
 
@@ -33,7 +37,22 @@ pub struct Extent {
 
 struct Log {
     name: LogName,
-    reader: OnceCell<Arc<dyn FileReader>>,
+    opened: Mutex<Option<Arc<Opened>>>,
+}
+
+impl Log {
+    /// The open log; opened anew if it is no more where it was.
+    async fn opened(&self, container: &Container, but: Option<&Arc<Opened>>) -> Result<Arc<Opened>> {
+        let mut opened = self.opened.lock().await;
+        if let Some(known) = &*opened
+            && but.is_none_or(|but| !Arc::ptr_eq(known, but))
+        {
+            return Ok(known.clone());
+        }
+        let found = Arc::new(container.open_data(self.name).await?);
+        *opened = Some(found.clone());
+        Ok(found)
+    }
 }
 
 /// A range of a log, and the pieces of the file in it.
@@ -44,14 +63,14 @@ struct Fetch {
 }
 
 impl Reader {
-    pub(crate) fn new(container: Container, index: Index, logs: Vec<LogName>) -> Self {
-        let logs = logs.into_iter().map(|name| Log { name, reader: OnceCell::new() }).collect();
-        Self { container, index, logs }
+    pub(crate) fn new(container: Container, view: View) -> Self {
+        let logs = view.meta.logs.iter().map(|(name, _)| Log { name: *name, opened: Mutex::new(None) });
+        Self { container, logs: logs.collect(), view }
     }
 
     /// The file's length in bytes.
     pub fn length(&self) -> u64 {
-        self.index.length()
+        self.view.length()
     }
 
     /// The writers whose logs it reads, by rank and nonce.
@@ -59,14 +78,23 @@ impl Reader {
         self.logs.iter().map(|log| log.name).collect()
     }
 
+    pub(crate) async fn pieces(&self, range: Range<u64>) -> Result<Vec<Piece>> {
+        self.view.pieces(range).await
+    }
+
+    /// The rank of a log by its number, for messages.
+    pub(crate) fn rank(&self, log: u32) -> u32 {
+        self.logs.get(log as usize).map_or(0, |log| log.name.rank)
+    }
+
     /// Which writer's bytes are visible in `range`, in order and without gaps. Nothing past the
     /// file's end. Takes memory for each write in the range.
-    pub fn written_by(&self, range: Range<u64>) -> Vec<Extent> {
+    pub async fn written_by(&self, range: Range<u64>) -> Result<Vec<Extent>> {
         let extent = |piece: Piece| {
             let log = piece.source.and_then(|source| self.logs.get(source.log as usize));
             Extent { range: piece.logical, writer: log.map(|log| log.name) }
         };
-        self.index.pieces(range).into_iter().map(extent).collect()
+        Ok(self.view.pieces(range).await?.into_iter().map(extent).collect())
     }
 
     /// Up to `length` bytes from `offset`; fewer only at the file's end. Holes are zeros.
@@ -79,7 +107,7 @@ impl Reader {
             return fail(ErrorKind::InvalidArgument, "a read takes 4 MiB at most")
                 .map_err(|error: Error| error.at("read", self.container.path()));
         }
-        let pieces = self.index.pieces(offset..offset.saturating_add(length as u64));
+        let pieces = self.view.pieces(offset..offset.saturating_add(length as u64)).await?;
         // Bytes that lie together are passed on without a copy.
         if let [Piece { logical, source: Some(source) }] = pieces.as_slice() {
             return self
@@ -106,24 +134,33 @@ impl Reader {
 
     /// All bytes of a range of a log.
     async fn fetch(&self, log: u32, range: Range<u64>) -> Result<Bytes> {
-        let Container { fs, who, layout, .. } = &self.container;
         let Some(log) = self.logs.get(log as usize) else {
             return fail(ErrorKind::Internal, "a piece of an unknown log");
         };
-        let path = layout.data(log.name)?;
-        let open = async || fs.open(who, &path).await.map(Arc::from);
-        let reader = log.reader.get_or_try_init(open).await?;
         let wanted = (range.end - range.start) as usize;
-        let bytes = reader.read_at(range.start, wanted).await?;
-        if bytes.len() < wanted {
-            let message = format!(
-                "the log ends at byte {}, but its index tells of bytes up to {}",
-                range.start + bytes.len() as u64,
-                range.end
-            );
-            return fail(ErrorKind::Corrupt, message).map_err(|error: Error| error.at("read", &path));
+        let mut before = None;
+        for attempt in 1.. {
+            let opened = log.opened(&self.container, before.as_ref()).await?;
+            let read = opened.reader.read_at(opened.base + range.start, wanted).await;
+            match read {
+                Ok(bytes) if bytes.len() == wanted => return Ok(bytes),
+                Ok(bytes) if attempt == ATTEMPTS => {
+                    let message = format!(
+                        "the log ends at byte {}, but its index tells of bytes up to {}",
+                        range.start + bytes.len() as u64,
+                        range.end
+                    );
+                    let error = Error::new(ErrorKind::Corrupt, message);
+                    return Err(error.at("read", &opened.path));
+                }
+                // It may have been joined to another log meanwhile.
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::NotFound && attempt < ATTEMPTS => {}
+                Err(error) => return Err(error),
+            }
+            before = Some(opened);
         }
-        Ok(bytes)
+        fail(ErrorKind::Internal, "a read without an end")
     }
 }
 

@@ -2,10 +2,10 @@
 
 use crate::block::{Block, Head};
 use crate::container::Container;
-use crate::layout::LogName;
+use crate::layout::{Layout, LogName};
 use crate::pattern::{MAX_LENGTH, Recorder};
 use bytes::Bytes;
-use strait_store::{Error, ErrorKind, FileSystemExt, FileWriter, Result, append_all, fail};
+use strait_store::{Error, ErrorKind, FileSystemExt, FileWriter, Result, StorePath, append_all, fail};
 
 /// Changes that wait for the next block at most, some 40 KB.
 const MOST_CHANGES: usize = 4096;
@@ -25,6 +25,9 @@ pub struct Writer {
     data_crc: u32,
     /// The epoch of blocks that are written between two syncs.
     epoch: u64,
+    /// Where its own bytes end, and the file as it last knew it.
+    own_end: u64,
+    known_end: Option<u64>,
     /// A failure after which the logs may not fit each other.
     failed: Option<Error>,
     closed: bool,
@@ -46,6 +49,8 @@ impl Writer {
             described: 0,
             data_crc: 0,
             epoch: 0,
+            own_end: 0,
+            known_end: None,
             failed: None,
             closed: false,
         }
@@ -71,6 +76,7 @@ impl Writer {
         self.data_crc = crc;
         self.data_bytes += length;
         self.recorder.write(offset, length);
+        self.own_end = self.own_end.max(offset + length);
         if self.recorder.len() >= MOST_CHANGES { self.write_block(self.epoch, false).await } else { Ok(()) }
     }
 
@@ -81,7 +87,30 @@ impl Writer {
             return self.refuse("truncate", "the file would be longer than 2^63 - 1 bytes");
         }
         self.recorder.truncate(length);
+        self.own_end = length;
         self.sync().await
+    }
+
+    /// Writes `data` at the file's end, and returns its offset: behind all that this writer wrote, and
+    /// that others had published when it last synced. Two writers that append at once may overlap.
+    ///
+    /// # Errors
+    /// As [`Writer::write_at`].
+    pub async fn append(&mut self, data: Bytes) -> Result<u64> {
+        self.check_usable()?;
+        let known = match self.known_end {
+            Some(known) => known,
+            None => self.container.length().await?,
+        };
+        self.known_end = Some(known);
+        let offset = known.max(self.own_end);
+        self.write_at(offset, data).await?;
+        Ok(offset)
+    }
+
+    /// Tells the writer that its file was renamed. Its open logs stay what they are.
+    pub fn moved(&mut self, to: &StorePath) {
+        self.container.layout = Layout::new(to.clone());
     }
 
     /// Makes what was written durable, and visible to readers that are opened afterwards. It is
@@ -89,6 +118,7 @@ impl Writer {
     /// newer than that.
     pub async fn sync(&mut self) -> Result<()> {
         self.check_usable()?;
+        self.known_end = None;
         self.publish(false).await
     }
 
@@ -102,9 +132,13 @@ impl Writer {
             self.publish(true).await?;
             let mark = self.container.layout.open_mark(self.name)?;
             self.container.fs.remove(&self.container.who, &mark, false).await?;
+            self.closed = true;
+            self.logs = None;
+            // All bytes are safe without it, and `check` tells of other writers' damage.
+            let _ = self.container.merge().await;
+            return Ok(());
         }
         self.closed = true;
-        self.logs = None;
         Ok(())
     }
 
@@ -151,9 +185,16 @@ impl Writer {
     /// The logs, which the first change makes.
     async fn logs(&mut self) -> Result<&mut Logs> {
         if self.logs.is_none() {
-            let Container { fs, who, layout, id, logs } = &self.container;
+            let Container { fs, who, layout, id, logs, .. } = &self.container;
             self.container.check_place().await?;
-            fs.write_all(who, &layout.open_mark(self.name)?, logs, Bytes::new()).await?;
+            let mark = layout.open_mark(self.name)?;
+            fs.write_all(who, &mark, logs, Bytes::new()).await?;
+            // Joining writes its plan before it looks for marks, so one of the two notices the other.
+            if fs.exists(who, &layout.plan()?).await? {
+                fs.remove(who, &mark, false).await?;
+                let error = Error::new(ErrorKind::Busy, "its logs are being joined to a plain file");
+                return Err(error.at("write", self.container.path()));
+            }
             let data = fs.create(who, &layout.data(self.name)?, logs).await?;
             let mut index = fs.create(who, &layout.index(self.name)?, logs).await?;
             let head = Head { container: *id, rank: self.name.rank, nonce: self.name.nonce, note: note() };

@@ -10,22 +10,36 @@ struct Scene {
     fs: Arc<dyn FileSystem>,
     who: Principal,
     path: StorePath,
+    /// Whether few writes reach the limits.
+    tiny: bool,
     _dir: Option<tempfile::TempDir>,
 }
 
 impl Scene {
     fn in_memory() -> Self {
         let fs = Arc::new(MemoryStore::new("tester"));
-        Self { fs, who: Principal::new("tester"), path: StorePath::parse("/run/ckpt").unwrap(), _dir: None }
+        Self {
+            fs,
+            who: Principal::new("tester"),
+            path: StorePath::parse("/run/ckpt").unwrap(),
+            tiny: false,
+            _dir: None,
+        }
     }
 
     async fn create(&self) -> Container {
         self.fs.mkdirs(&self.who, &self.path.parent().unwrap(), None).await.unwrap();
-        Container::create(self.fs.clone(), &self.who, &self.path, &Options::default()).await.unwrap()
+        self.limited(
+            Container::create(self.fs.clone(), &self.who, &self.path, &Options::default()).await.unwrap(),
+        )
+    }
+
+    fn limited(&self, container: Container) -> Container {
+        if self.tiny { container.with_tiny_limits() } else { container }
     }
 
     async fn open(&self) -> Container {
-        Container::open(self.fs.clone(), &self.who, &self.path).await.unwrap()
+        self.limited(Container::open(self.fs.clone(), &self.who, &self.path).await.unwrap())
     }
 
     async fn content(&self) -> Vec<u8> {
@@ -268,7 +282,17 @@ async fn a_flattened_file_is_plain_and_appears_only_whole() {
 
 #[derive(Debug, Clone)]
 enum Step {
-    Write { writer: usize, offset: u64, length: usize },
+    Write {
+        writer: usize,
+        offset: u64,
+        length: usize,
+    },
+    /// Equal writes at equal distances.
+    Strided {
+        writer: usize,
+        offset: u64,
+        count: u64,
+    },
     Sync(usize),
     Truncate(usize, u64),
     Crash(usize),
@@ -281,6 +305,8 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         6 => (writer.clone(), 0..400_u64, 1..60_usize)
             .prop_map(|(writer, offset, length)| Step::Write { writer, offset, length }),
+        2 => (writer.clone(), 0..100_u64, 4..9_u64)
+            .prop_map(|(writer, offset, count)| Step::Strided { writer, offset, count }),
         3 => writer.clone().prop_map(Step::Sync),
         1 => (writer.clone(), 0..400_u64).prop_map(|(writer, length)| Step::Truncate(writer, length)),
         1 => writer.prop_map(Step::Crash),
@@ -320,6 +346,14 @@ async fn plays(scene: Scene, steps: Vec<Step>) {
                 writers[writer].write_at(offset, data.clone().into()).await.unwrap();
                 model.pending[writer].push((offset, data));
             }
+            Step::Strided { writer, offset, count } => {
+                fill = fill.wrapping_add(1).max(1);
+                for at in (0..count).map(|k| offset + k * 30) {
+                    let data = vec![fill; 20];
+                    writers[writer].write_at(at, data.clone().into()).await.unwrap();
+                    model.pending[writer].push((at, data));
+                }
+            }
             Step::Sync(writer) => {
                 writers[writer].sync().await.unwrap();
                 model.sync(writer);
@@ -355,10 +389,11 @@ proptest! {
     fn writers_syncs_crashes_and_reads_agree_with_a_plain_array(
         steps in prop::collection::vec(step(), 1..60),
         on_disk in prop::bool::weighted(0.1),
+        tiny in any::<bool>(),
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let mut scene = Scene::in_memory();
+            let mut scene = Scene { tiny, ..Scene::in_memory() };
             if on_disk {
                 let dir = tempfile::tempdir().unwrap();
                 let fs = Arc::new(FileStore::open(dir.path(), false).unwrap());

@@ -1,7 +1,7 @@
 //! The merged index beside a plain array of bytes.
 
 use proptest::prelude::*;
-use strait_plfs::block::{self, Block, Damage, Head};
+use strait_plfs::block::{self, Block, Damage, Decoder, Head, Step as DecoderStep};
 use strait_plfs::index::{Index, Source};
 use strait_plfs::pattern::{Change, Pattern, Recorder};
 
@@ -169,6 +169,46 @@ proptest! {
     #[test]
     fn any_bytes_are_decoded_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
         let _: Result<block::Log, Damage> = block::decode(&bytes);
+        strait_plfs::decode_merged_index(&bytes);
+    }
+
+    /// A log with changed bytes, whose checksums a forger has made right again.
+    #[test]
+    fn a_forged_log_reads_the_same_whole_and_in_pieces(
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..8),
+        step in 1..200_usize,
+        resealed in any::<bool>(),
+    ) {
+        let mut log = Vec::new();
+        Head { container: [1; 16], rank: 2, nonce: 3, note: "host 7".into() }.encode(&mut log);
+        for epoch in 1..4 {
+            let changes = vec![
+                Change::Write(Pattern::new(epoch * 10, 5, 50, 4).unwrap()),
+                Change::Truncate(100),
+            ];
+            let (data_begin, data_length) = ((epoch - 1) * 20, 20);
+            Block { epoch, closed: false, data_begin, data_length, data_crc: 0, changes }.encode(&mut log);
+        }
+        for (at, bits) in &changes {
+            let at = at.index(log.len());
+            log[at] ^= bits;
+        }
+        if resealed {
+            block::reseal(&mut log);
+        }
+        let whole = block::decode(&log);
+        let (mut decoder, mut blocks, mut seen) = (Decoder::default(), Vec::new(), step.min(log.len()));
+        let outcome = loop {
+            let at = decoder.position().at as usize;
+            match decoder.next(&log[at..seen], seen == log.len()) {
+                Ok(DecoderStep::More) => seen = (seen + step).min(log.len()),
+                Ok(DecoderStep::Head(_)) => {}
+                Ok(DecoderStep::Block(block)) => blocks.push(block),
+                Ok(DecoderStep::End) => break Ok(blocks),
+                Err(damage) => break Err(damage),
+            }
+        };
+        prop_assert_eq!(outcome, whole.map(|log| log.blocks));
     }
 }
 

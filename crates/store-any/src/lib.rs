@@ -21,6 +21,10 @@ use std::sync::Arc;
 use strait_store::{
     Error, ErrorKind, FileStore, FileSystem, MemoryStore, Result, Scheme, StorePath, StoreUri, fail,
 };
+use strait_store_hdfs::HdfsStore;
+
+mod environment;
+pub use strait_store_hdfs::HadoopConfig;
 
 pub use strait_store_object::Options as ObjectOptions;
 pub use strait_store_plugin::Launch;
@@ -28,6 +32,8 @@ pub use strait_store_plugin::Launch;
 /// Parameters for opening a store, beside its URI.
 #[derive(Clone, Default)]
 pub struct OpenOptions {
+    /// Hadoop's properties for HDFS; none: those of the configuration files.
+    pub hdfs: Option<HadoopConfig>,
     /// Credentials for a Kadoop cluster.
     pub kadoop: strait_store_kadoop::Options,
     /// Credentials for a gateway.
@@ -74,7 +80,10 @@ fn open_at<'a>(
                 Arc::new(opened.map_err(|e| Error::new(ErrorKind::Internal, e.to_string()))??)
             }
             Scheme::Memory => Arc::new(MemoryStore::new("root")),
-            Scheme::Hdfs => Arc::new(strait_store_hdfs::HdfsStore::connect(&uri.store()).await?),
+            Scheme::Hdfs => Arc::new(match &options.hdfs {
+                Some(config) => HdfsStore::connect_by(&uri.store(), config.clone()).await?,
+                None => HdfsStore::connect(&uri.store()).await?,
+            }),
             Scheme::Kadoop => {
                 let namenode = uri.namenode().unwrap_or_default();
                 Arc::new(strait_store_kadoop::KadoopStore::connect(&namenode, &options.kadoop).await?)

@@ -76,7 +76,9 @@ impl Clients {
             ("dfs.client.failover.sleep.base.millis", FIRST_PAUSE.as_millis().to_string()),
             ("dfs.client.failover.sleep.max.millis", LONGEST_PAUSE.as_millis().to_string()),
         ];
-        let settings = settings.map(|(name, value)| (name.to_owned(), value)).into();
+        let given = config.properties().map(|(name, value)| (name.to_owned(), value.to_owned()));
+        // The later ones count.
+        let settings = given.chain(settings.map(|(name, value)| (name.to_owned(), value))).collect();
         // Hadoop's own clients take another user name from HADOOP_USER_NAME.
         let own_user = env::var("HADOOP_USER_NAME").ok().or_else(|| whoami::username().ok());
         Self { url, settings, nameservice, own_user: own_user.unwrap_or_default(), cache: Mutex::default() }

@@ -1,11 +1,10 @@
-//! The part of Hadoop's configuration files that the adapter itself needs; hdfs-native reads the
-//! same files for the rest.
+//! Hadoop's configuration: its files, and properties in their place.
 
 use std::collections::HashMap;
 use std::env;
 use std::fs::File;
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
 use strait_store::{Error, ErrorKind, Result, fail};
@@ -27,20 +26,30 @@ pub(super) enum ChecksumMode {
 }
 
 /// The properties of core-site.xml and hdfs-site.xml.
-#[derive(Debug, Default)]
-pub(super) struct HadoopConfig {
+#[derive(Debug, Clone, Default)]
+pub struct HadoopConfig {
     properties: HashMap<String, String>,
 }
 
 impl HadoopConfig {
     /// Reads the files in `$HADOOP_CONF_DIR`, or `$HADOOP_HOME/etc/hadoop`. Without either variable
     /// there are no properties.
+    ///
+    /// # Errors
+    /// A file can't be read, or is no configuration file.
     pub fn load() -> Result<Self> {
-        let dir = match (env::var_os("HADOOP_CONF_DIR"), env::var_os("HADOOP_HOME")) {
-            (Some(dir), _) => PathBuf::from(dir),
-            (None, Some(home)) => Path::new(&home).join("etc/hadoop"),
-            (None, None) => return Ok(Self::default()),
-        };
+        match (env::var_os("HADOOP_CONF_DIR"), env::var_os("HADOOP_HOME")) {
+            (Some(dir), _) => Self::load_from(Path::new(&dir)),
+            (None, Some(home)) => Self::load_from(&Path::new(&home).join("etc/hadoop")),
+            (None, None) => Ok(Self::default()),
+        }
+    }
+
+    /// Reads the files in `dir`.
+    ///
+    /// # Errors
+    /// As [`HadoopConfig::load`].
+    pub fn load_from(dir: &Path) -> Result<Self> {
         let mut config = Self::default();
         for name in ["core-site.xml", "hdfs-site.xml"] {
             let path = dir.join(name);
@@ -79,9 +88,19 @@ impl HadoopConfig {
         self.properties.get(name).map(String::as_str)
     }
 
+    /// Sets a property.
+    pub fn set(&mut self, name: impl Into<String>, value: impl Into<String>) {
+        self.properties.insert(name.into(), value.into());
+    }
+
+    /// All properties, in no order.
+    pub fn properties(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.properties.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
     /// The `host:port` of each namenode behind `authority` (`host`,
     /// `host:port`, or a nameservice of the configuration).
-    pub fn namenodes(&self, authority: &str) -> Result<Vec<String>> {
+    pub(super) fn namenodes(&self, authority: &str) -> Result<Vec<String>> {
         if let Some(ids) = self.get(&format!("dfs.ha.namenodes.{authority}")) {
             let address = |id: &str| self.get(&format!("dfs.namenode.rpc-address.{authority}.{}", id.trim()));
             let addresses: Vec<String> = ids.split(',').filter_map(address).map(str::to_owned).collect();
@@ -99,7 +118,7 @@ impl HadoopConfig {
 
     /// The ids of a nameservice's namenodes, in the order of [`HadoopConfig::namenodes`]; none if
     /// `authority` is a host.
-    pub fn namenode_ids(&self, authority: &str) -> Vec<String> {
+    pub(super) fn namenode_ids(&self, authority: &str) -> Vec<String> {
         let ids = self.get(&format!("dfs.ha.namenodes.{authority}")).unwrap_or_default();
         let has_address =
             |id: &&str| self.get(&format!("dfs.namenode.rpc-address.{authority}.{id}")).is_some();
@@ -108,7 +127,7 @@ impl HadoopConfig {
 
     /// The reason why this configuration rules out the adapter's own part of the protocol, if it
     /// does.
-    pub fn secured(&self) -> Option<&'static str> {
+    pub(super) fn secured(&self) -> Option<&'static str> {
         if self.get("hadoop.security.authentication").is_some_and(|name| name != "simple") {
             return Some("not with Kerberos");
         }
@@ -122,7 +141,7 @@ impl HadoopConfig {
     ///
     /// # Errors
     /// InvalidArgument for a mode that Hadoop doesn't have.
-    pub fn checksum_mode(&self) -> Result<ChecksumMode> {
+    pub(super) fn checksum_mode(&self) -> Result<ChecksumMode> {
         const NAME: &str = "dfs.checksum.combine.mode";
         match self.get(NAME) {
             None | Some("MD5MD5CRC") => Ok(ChecksumMode::Md5Md5Crc),
@@ -138,7 +157,7 @@ impl HadoopConfig {
     ///
     /// # Errors
     /// InvalidArgument if its value isn't a number.
-    pub fn number<T: FromStr>(&self, name: &str) -> Result<Option<T>> {
+    pub(super) fn number<T: FromStr>(&self, name: &str) -> Result<Option<T>> {
         let parse = |value: &str| {
             let message = format!("{name} is {value:?} in Hadoop's configuration, which isn't such a number");
             value.parse().map_err(|_| Error::new(ErrorKind::InvalidArgument, message))
@@ -154,7 +173,7 @@ impl HadoopConfig {
 
     /// The time that a property has, in seconds or in one of Hadoop's units: ns, us, ms, s, m, h, d.
     /// Another value is ignored with a warning.
-    pub fn duration(&self, name: &str) -> Option<Duration> {
+    pub(super) fn duration(&self, name: &str) -> Option<Duration> {
         self.with_unit(name, duration_of, "a time with one of the units ns, us, ms, s, m, h, d, or seconds")
     }
 
@@ -168,7 +187,7 @@ impl HadoopConfig {
     }
 
     /// Whether to call datanodes by name rather than by address.
-    pub fn use_datanode_hostname(&self) -> bool {
+    pub(super) fn use_datanode_hostname(&self) -> bool {
         self.get("dfs.client.use.datanode.hostname").is_some_and(|value| value.eq_ignore_ascii_case("true"))
     }
 }

@@ -18,7 +18,7 @@ use std::time::Duration;
 use strait_store::FileWriter;
 use strait_store::budget::Pool;
 use strait_store::{BlockLocation, CreateOptions, Principal};
-use strait_store::{Error, ErrorKind, Result, fail};
+use strait_store::{Error, ErrorKind, MAX_CONCAT_SOURCES, Result, StorePath, fail};
 
 /// Permission of a new file for which the caller gives none: Hadoop's own default (0666 less the
 /// umask 022).
@@ -227,6 +227,30 @@ impl Shared {
             }
         }
         Ok(())
+    }
+
+    pub async fn concat(&self, who: &Principal, target: &StorePath, sources: &[StorePath]) -> Result<()> {
+        self.require_own_calls()?;
+        if sources.is_empty() || sources.len() > MAX_CONCAT_SOURCES {
+            return fail(ErrorKind::InvalidArgument, "1 to 1,000 files can be joined to another at a time");
+        }
+        let files = || std::iter::once(target).chain(sources);
+        for file in files() {
+            self.recoveries.wait(file.as_str()).await;
+        }
+        let paths = sources.iter().map(|source| source.as_str().to_owned()).collect();
+        let joined = self.namenode.concat(&who.user, target.as_str(), paths).await;
+        if joined.as_ref().is_err_and(|error| error.kind() == ErrorKind::InvalidArgument) {
+            // The namenode has one exception for all that it refuses.
+            for file in files() {
+                let located = self.namenode.locate(&who.user, file.as_str(), FAR_OFFSET, 1).await;
+                if located.map_err(|error| error.at("concat", file))?.under_construction {
+                    let error = Error::new(ErrorKind::Busy, "a writer has the file open");
+                    return Err(error.at("concat", file));
+                }
+            }
+        }
+        joined
     }
 
     pub async fn block_locations(

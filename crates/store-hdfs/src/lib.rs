@@ -41,6 +41,7 @@ mod wire;
 mod write;
 
 use async_trait::async_trait;
+pub use config::HadoopConfig;
 use errors::Effect;
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
@@ -71,7 +72,15 @@ impl HdfsStore {
     /// InvalidArgument for another kind of URI; Unavailable if no namenode answers: at once, with
     /// one line that names host and port.
     pub async fn connect(uri: &str) -> Result<Self> {
-        let shared = Shared::connect(uri).await.map_err(|error| error.at("connect to", uri))?;
+        Self::connect_by(uri, HadoopConfig::load().map_err(|error| error.at("connect to", uri))?).await
+    }
+
+    /// As [`HdfsStore::connect`], by these properties in place of the files' own.
+    ///
+    /// # Errors
+    /// As [`HdfsStore::connect`].
+    pub async fn connect_by(uri: &str, config: HadoopConfig) -> Result<Self> {
+        let shared = Shared::connect(uri, config).await.map_err(|error| error.at("connect to", uri))?;
         Ok(Self { shared: Arc::new(shared) })
     }
 }
@@ -92,6 +101,7 @@ impl FileSystem for HdfsStore {
         Capabilities {
             append: true,
             truncate: own_calls,
+            concat: own_calls,
             rename_replace: true,
             atomic_rename: true,
             permissions: true,
@@ -159,6 +169,10 @@ impl FileSystem for HdfsStore {
 
     async fn truncate(&self, who: &Principal, path: &StorePath, length: u64) -> Result<()> {
         self.shared.truncate(who, path.as_str(), length).await.map_err(|error| error.at("truncate", path))
+    }
+
+    async fn concat(&self, who: &Principal, target: &StorePath, sources: &[StorePath]) -> Result<()> {
+        self.shared.concat(who, target, sources).await.map_err(|error| error.at("concat", target))
     }
 
     async fn rename(&self, who: &Principal, from: &StorePath, to: &StorePath, replace: bool) -> Result<()> {

@@ -4,7 +4,7 @@ use super::errors::{Effect, from_java};
 use super::retry::{Backoff, PATIENCE, is_passing};
 use super::rpc::{CLIENT_PROTOCOL, Connection, RpcError};
 use super::wire::{
-    EmptyRequest, GetBlockLocationsRequest, GetBlockLocationsResponse, GetFsStatsResponse,
+    ConcatRequest, EmptyRequest, GetBlockLocationsRequest, GetBlockLocationsResponse, GetFsStatsResponse,
     GetServerDefaultsResponse, LocatedBlocks, SAFEMODE_GET, ServerDefaults, SetSafeModeRequest,
     SetSafeModeResponse, TruncateRequest, TruncateResponse,
 };
@@ -107,6 +107,12 @@ impl Namenode {
         let answer: TruncateResponse =
             self.call(user, "truncate", &request, Effect::Mutation, PATIENCE).await?;
         Ok(answer.done)
+    }
+
+    /// Joins files of one directory.
+    pub async fn concat(&self, user: &str, target: &str, sources: Vec<String>) -> Result<()> {
+        let request = ConcatRequest { target: target.to_owned(), sources };
+        self.call(user, "concat", &request, Effect::Mutation, PATIENCE).await.map(|_: EmptyRequest| ())
     }
 
     async fn call<Q: Message, A: Message + Default>(

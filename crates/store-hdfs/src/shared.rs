@@ -32,10 +32,9 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// Connects; see [`super::HdfsStore::connect`].
-    pub async fn connect(uri: &str) -> Result<Self> {
+    /// Connects; see [`super::HdfsStore::connect_by`].
+    pub async fn connect(uri: &str, config: HadoopConfig) -> Result<Self> {
         let authority = authority_of(uri)?;
-        let config = HadoopConfig::load()?;
         let checksum_mode = config.checksum_mode()?;
         let namenodes = config.namenodes(authority)?;
         let clients = Arc::new(Clients::new(authority, &namenodes, &config));

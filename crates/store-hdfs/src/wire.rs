@@ -251,6 +251,15 @@ pub struct TruncateResponse {
     pub done: bool,
 }
 
+/// ClientNamenodeProtocol.proto
+#[derive(Clone, PartialEq, Message)]
+pub struct ConcatRequest {
+    #[prost(string, required, tag = "1")]
+    pub target: String,
+    #[prost(string, repeated, tag = "2")]
+    pub sources: Vec<String>,
+}
+
 /// ClientDatanodeProtocol.proto
 #[derive(Clone, PartialEq, Message)]
 pub struct GetReplicaVisibleLengthRequest {

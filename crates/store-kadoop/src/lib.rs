@@ -286,6 +286,7 @@ impl FileSystem for KadoopStore {
         Capabilities {
             append: true,
             truncate: true,
+            concat: true,
             rename_replace: true,
             atomic_rename: true,
             permissions: true,
@@ -337,6 +338,11 @@ impl FileSystem for KadoopStore {
     async fn truncate(&self, who: &Principal, path: &StorePath, length: u64) -> Result<()> {
         let at = path.clone();
         self.call("truncate", path, who, move |shared, caller| shared.truncate(caller, &at, length)).await
+    }
+
+    async fn concat(&self, who: &Principal, target: &StorePath, sources: &[StorePath]) -> Result<()> {
+        let (at, sources) = (target.clone(), sources.to_vec());
+        self.call("concat", target, who, move |shared, caller| shared.concat(caller, &at, &sources)).await
     }
 
     async fn rename(&self, who: &Principal, from: &StorePath, to: &StorePath, replace: bool) -> Result<()> {

@@ -28,6 +28,11 @@ impl Shared {
         self.client.truncate(caller, path.as_str(), length).map(drop).map_err(from_kadoop)
     }
 
+    pub(super) fn concat(&self, caller: &Caller, target: &StorePath, sources: &[StorePath]) -> Result<()> {
+        let sources: Vec<String> = sources.iter().map(|source| source.as_str().to_owned()).collect();
+        self.client.concat(caller, target.as_str(), &sources).map_err(from_kadoop)
+    }
+
     pub(super) fn rename(
         &self,
         caller: &Caller,

@@ -31,7 +31,7 @@ fn s3(server: &ObjectServer) -> Options {
 async fn s3_at_moto_keeps_the_contract() {
     match ObjectServer::moto().unwrap() {
         Some(server) => keeps_the_contract("s3 (moto)", Scheme::S3, &s3(&server)).await,
-        None => skip("s3_at_moto_keeps_the_contract", "moto in .venv"),
+        None => skip("s3_at_moto_keeps_the_contract", "moto in .venv-s3"),
     }
 }
 

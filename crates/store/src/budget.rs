@@ -1,9 +1,11 @@
 //! Memory for bytes read ahead, and for written bytes that aren't acknowledged yet. All open files
 //! of the process share one bound. The files of one user get at most half of it.
 
+use crate::process::PerProcess;
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 /// Limit of all open files together: two thirds of the memory for a gateway's requests and answers.
@@ -58,10 +60,12 @@ pub struct Reserved {
 }
 
 impl Pool {
-    /// The pool that all stores of this process share.
+    /// The pool that all stores of this process share. A forked child has its own: its parent's files
+    /// would never give back their part of a common one.
     pub fn of_process() -> Arc<Self> {
-        static SHARED: LazyLock<Arc<Pool>> = LazyLock::new(|| Pool::new(PROCESS_BYTES));
-        Arc::clone(&SHARED)
+        static SHARED: PerProcess<Arc<Pool>> = PerProcess::new();
+        let Ok(shared) = SHARED.get_or_make(|| Ok::<_, Infallible>(Pool::new(PROCESS_BYTES)));
+        Arc::clone(shared)
     }
 
     /// A pool with room for `bytes`.

@@ -26,6 +26,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 const UNKNOWN: Capabilities = Capabilities {
     append: false,
     truncate: false,
+    concat: false,
     rename_replace: true,
     atomic_rename: false,
     permissions: false,
@@ -171,6 +172,10 @@ impl FileSystem for DeferredStore {
 
     async fn truncate(&self, who: &Principal, path: &StorePath, length: u64) -> Result<()> {
         self.at("truncate", path)?.truncate(who, path, length).await
+    }
+
+    async fn concat(&self, who: &Principal, target: &StorePath, sources: &[StorePath]) -> Result<()> {
+        self.at("concat", target)?.concat(who, target, sources).await
     }
 
     async fn rename(&self, who: &Principal, from: &StorePath, to: &StorePath, replace: bool) -> Result<()> {

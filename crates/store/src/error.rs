@@ -57,8 +57,11 @@ pub struct Row {
     pub errno: i32,
     /// `DfsError.code` in `idl/dfs.thrift`; never reused.
     pub thrift: i32,
-    /// HTTP status (RFC 9110).
+    /// HTTP status in WebHDFS, as Hadoop's own server sends it.
     pub http: u16,
+    /// HTTP status in the REST face (RFC 9110, and RFC 4918 for 507). Programs repeat a request after
+    /// 503 and 504 by themselves.
+    pub rest: u16,
     /// `RemoteException.exception` of WebHDFS.
     pub remote_exception: &'static str,
     /// Exit code of the `strait` command (1 is any other failure, 2 usage).
@@ -68,8 +71,8 @@ pub struct Row {
 }
 
 macro_rules! table {
-    ($($kind:ident $errno:literal $thrift:literal $http:literal $remote:literal $exit:literal $retry:literal;)*) => {
-        /// The one table of errors. Columns other than `http` and `retry_safe` have no repeats, so
+    ($($kind:ident $errno:literal $thrift:literal $http:literal $rest:literal $remote:literal $exit:literal $retry:literal;)*) => {
+        /// The one table of errors. Columns other than `http`, `rest` and `retry_safe` have no repeats, so
         /// each border maps back to the kind.
         pub const TABLE: &[Row] = &[$(Row {
             kind: ErrorKind::$kind,
@@ -77,6 +80,7 @@ macro_rules! table {
             errno: $errno,
             thrift: $thrift,
             http: $http,
+            rest: $rest,
             remote_exception: $remote,
             exit: $exit,
             retry_safe: $retry,
@@ -84,24 +88,24 @@ macro_rules! table {
     };
 }
 
-// kind            errno thrift http RemoteException                   exit retry
+// kind            errno thrift http rest RemoteException                   exit retry
 table! {
-    NotFound           2  1  404 "FileNotFoundException"                10 false;
-    AlreadyExists     17  2  409 "FileAlreadyExistsException"           11 false;
-    NotADirectory     20  3  403 "ParentNotDirectoryException"          12 false;
-    IsADirectory      21  4  403 "PathIsDirectoryException"             13 false;
-    NotEmpty          39  5  403 "PathIsNotEmptyDirectoryException"     14 false;
-    PermissionDenied  13  6  403 "AccessControlException"               15 false;
-    Unauthenticated  126  7  401 "SecurityException"                    16 false;
-    InvalidArgument   22  8  400 "IllegalArgumentException"             17 false;
-    Unsupported       95  9  400 "UnsupportedOperationException"        18 false;
-    Busy              16 10  403 "AlreadyBeingCreatedException"         19 true;
-    NoSpace           28 11  403 "DSQuotaExceededException"             20 false;
-    TimedOut         110 12  504 "SocketTimeoutException"               21 true;
-    Unavailable      113 13  503 "RetriableException"                   22 true;
-    Corrupt           74 14  500 "ChecksumException"                    23 false;
-    OutcomeUnknown   103 15  500 "InterruptedIOException"               24 false;
-    Internal           5 16  500 "IOException"                          25 false;
+    NotFound           2  1  404  404 "FileNotFoundException"                10 false;
+    AlreadyExists     17  2  409  409 "FileAlreadyExistsException"           11 false;
+    NotADirectory     20  3  403  409 "ParentNotDirectoryException"          12 false;
+    IsADirectory      21  4  403  409 "PathIsDirectoryException"             13 false;
+    NotEmpty          39  5  403  409 "PathIsNotEmptyDirectoryException"     14 false;
+    PermissionDenied  13  6  403  403 "AccessControlException"               15 false;
+    Unauthenticated  126  7  401  401 "SecurityException"                    16 false;
+    InvalidArgument   22  8  400  400 "IllegalArgumentException"             17 false;
+    Unsupported       95  9  400  400 "UnsupportedOperationException"        18 false;
+    Busy              16 10  403  503 "AlreadyBeingCreatedException"         19 true;
+    NoSpace           28 11  403  507 "DSQuotaExceededException"             20 false;
+    TimedOut         110 12  504  504 "SocketTimeoutException"               21 true;
+    Unavailable      113 13  503  503 "RetriableException"                   22 true;
+    Corrupt           74 14  500  500 "ChecksumException"                    23 false;
+    OutcomeUnknown   103 15  500  500 "InterruptedIOException"               24 false;
+    Internal           5 16  500  500 "IOException"                          25 false;
 }
 
 impl ErrorKind {

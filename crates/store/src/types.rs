@@ -175,6 +175,8 @@ pub struct Capabilities {
     pub append: bool,
     /// [`crate::FileSystem::truncate`].
     pub truncate: bool,
+    /// [`crate::FileSystem::concat`].
+    pub concat: bool,
     /// [`crate::FileSystem::rename`] with `replace` in one step.
     pub rename_replace: bool,
     /// [`crate::FileSystem::rename`] is one step. False: it copies and then removes, so both names
@@ -212,6 +214,7 @@ impl Capabilities {
         [
             ("append", self.append),
             ("truncate", self.truncate),
+            ("concat", self.concat),
             ("rename_replace", self.rename_replace),
             ("atomic_rename", self.atomic_rename),
             ("permissions", self.permissions),

@@ -345,7 +345,10 @@ fn host_and_port(authority: &str) -> std::result::Result<(&str, Option<u16>), St
 
 /// The store that a path at a gateway names, and the path in it. Only the first component matters:
 /// `@lab` is the store `lab`, `@@lab` the directory `@lab` of the default store.
-fn store_and_path(path: &str) -> Result<(Option<String>, Cow<'_, str>)> {
+///
+/// # Errors
+/// InvalidArgument for an `@` without a name, and a name with a NUL.
+pub fn store_and_path(path: &str) -> Result<(Option<String>, Cow<'_, str>)> {
     let inner = path.trim_start_matches('/');
     let (first, rest) = inner.split_once('/').unwrap_or((inner, ""));
     match first.strip_prefix('@') {

@@ -32,6 +32,8 @@ enum Fault {
     IdentityIsTheName,
     /// A flush does nothing and reports success.
     FlushDoesNothing,
+    /// A concat joins the sources in the order of their names.
+    ConcatSorts,
     /// Only the capabilities are wrong: they deny truncate.
     DeniesTruncate,
     /// Declares a checksum that it lacks.
@@ -100,6 +102,14 @@ impl FileSystem for Faulty {
 
     async fn truncate(&self, who: &Principal, path: &StorePath, length: u64) -> Result<()> {
         self.sound.truncate(who, path, length).await
+    }
+
+    async fn concat(&self, who: &Principal, target: &StorePath, sources: &[StorePath]) -> Result<()> {
+        let mut sources = sources.to_vec();
+        if self.fault == Fault::ConcatSorts {
+            sources.sort();
+        }
+        self.sound.concat(who, target, &sources).await
     }
 
     async fn rename(&self, who: &Principal, from: &StorePath, to: &StorePath, replace: bool) -> Result<()> {
@@ -193,6 +203,7 @@ async fn each_planted_fault_is_found() {
         (Fault::IdentityIsTheLength, "identity_stays_as_a_file_grows"),
         (Fault::IdentityIsTheName, "identity_is_another_of_a_file_in_its_place"),
         (Fault::FlushDoesNothing, "flushed_bytes_are_visible_to_new_readers"),
+        (Fault::ConcatSorts, "concat_joins_the_sources_in_order_and_removes_them"),
         (Fault::DeniesTruncate, "truncate_is_unsupported_as_declared"),
         (Fault::BoastsChecksum, "checksum_is_equal_for_equal_files"),
     ] {

@@ -7,7 +7,7 @@ mod run;
 
 use crate::failure::Failure;
 use crate::help::{self, GATEWAY_FLAGS, KADOOP_FLAGS};
-pub use ckpt::{Ckpt, CkptAction, Flatten, Map};
+pub use ckpt::{Ckpt, CkptAction, Convert, Flatten, Map};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::parser::ValueSource;
 use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -228,6 +228,8 @@ pub enum Command {
     Rm(Rm),
     /// Rename, or move into a directory
     Mv(Mv),
+    /// Join files to the end of another one, in one step and without copying; they are removed
+    Concat(Concat),
     /// Make directories
     Mkdir(Mkdir),
     /// Make empty files, or set the times of existing ones to now
@@ -670,6 +672,16 @@ pub struct Mv {
     /// It may be just a path in the same store.
     #[arg(required = true, value_name = "URI... TARGET", value_parser = operand())]
     pub operands: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct Concat {
+    /// The file that gets the bytes.
+    #[arg(value_name = "TARGET", value_parser = operand())]
+    pub target: String,
+    /// The files to join to it, in their order: URIs, or just paths in the same store.
+    #[arg(required = true, value_name = "SOURCE", value_parser = operand())]
+    pub sources: Vec<String>,
 }
 
 #[derive(Debug, Args)]

@@ -51,8 +51,8 @@ const GROUPS: [(&str, &[&str]); 4] = [
     (
         "Files and directories",
         &[
-            "ls", "stat", "cat", "put", "get", "rm", "mv", "mkdir", "touch", "chmod", "chown", "setrep",
-            "locate", "checksum", "ckpt", "run",
+            "ls", "stat", "cat", "put", "get", "rm", "mv", "concat", "mkdir", "touch", "chmod", "chown",
+            "setrep", "locate", "checksum", "ckpt", "run",
         ],
     ),
     (

@@ -198,6 +198,10 @@ impl FileSystem for Watched {
         self.on("truncate", path, self.fs.truncate(who, path, length)).await
     }
 
+    async fn concat(&self, who: &Principal, target: &StorePath, sources: &[StorePath]) -> Result<()> {
+        self.on("concat", target, self.fs.concat(who, target, sources)).await
+    }
+
     async fn rename(&self, who: &Principal, from: &StorePath, to: &StorePath, replace: bool) -> Result<()> {
         self.on("rename", from, self.fs.rename(who, from, to, replace)).await
     }

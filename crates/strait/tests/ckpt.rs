@@ -1,13 +1,20 @@
 //! `strait ckpt` on a logical file of two ranks, directly and through a gateway.
 
 mod support;
+#[path = "support/up.rs"]
+mod up;
 
 use bytes::Bytes;
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use strait_client::StraitStore;
 use strait_plfs::{Container, Options};
-use strait_store::{FileStore, Principal, StorePath};
-use support::Gateway;
+use strait_store::{FileStore, FileSystem, FileSystemExt, Principal, StorePath};
+use strait_testkit::{MiniHdfs, current_user, eventually};
+use support::{DEADLINE, Gateway};
+use up::Up;
 
 const EXISTS: i32 = 11;
 const CORRUPT: i32 = 23;
@@ -61,9 +68,16 @@ fn a_logical_file_is_listed_mapped_checked_and_flattened() {
     assert!(drawn.starts_with("<svg ") && drawn.contains("rank 1"), "{drawn}");
 
     gateway.run(["ckpt", "check", &uri]).ok();
-    gateway.run(["ckpt", "flatten", &uri, "/plain"]).ok();
+    gateway.run(["ckpt", "flatten", "--keep", &uri, "/plain"]).ok();
     assert!(std::fs::read(gateway.data().join("plain")).unwrap() == content);
-    gateway.run(["ckpt", "flatten", &uri, "/plain"]).fails(EXISTS, "/plain");
+    gateway.run(["ckpt", "flatten", "--keep", &uri, "/plain"]).fails(EXISTS, "/plain");
+    // Without --keep the logical file ends; what must be rewritten is announced.
+    let flattened = gateway.run(["ckpt", "flatten", &uri, "/other"]);
+    let announced = "strait: flatten /checkpoint: rewriting 12000 bytes, since the bytes of rank 0 don't lie in one \
+                     piece at byte 2000\n";
+    assert_eq!((flattened.code, flattened.stderr.as_str()), (0, announced));
+    assert!(std::fs::read(gateway.data().join("other")).unwrap() == content);
+    assert!(!gateway.data().join("checkpoint").exists());
 }
 
 #[test]
@@ -107,6 +121,25 @@ fn a_crashed_writer_is_ended_and_its_synced_bytes_are_read() {
 }
 
 #[test]
+fn a_container_of_plfs_2_5_is_written_and_read_back() {
+    let gateway = Gateway::over_files();
+    let content = write(&gateway.data());
+    let old = format!("file://{}/old", gateway.dir.path().display());
+    gateway.run(["ckpt", "export", &gateway.uri("/checkpoint"), &old]).ok();
+    assert!(gateway.dir.path().join("old/hostdir.0/dropping.index.1.0.strait.1").exists());
+    let imported = gateway.run(["--json", "ckpt", "import", &old, &gateway.uri("/again")]);
+    let told: serde_json::Value = serde_json::from_str(imported.text()).unwrap();
+    assert_eq!((&told["bytes"], &told["writers"]), (&content.len().into(), &2.into()));
+    let mapped = gateway.run(["ckpt", "map", &gateway.uri("/again")]);
+    let ranks: Vec<_> = mapped.text().lines().map(|line| line.split('\t').nth(2).unwrap()).collect();
+    assert_eq!(ranks, ["0", "1", "0", "1", "0", "hole", "0", "hole", "0", "1", "0", "1"]);
+    gateway.run(["ckpt", "flatten", "--keep", &gateway.uri("/again"), "/plain"]).ok();
+    assert!(std::fs::read(gateway.data().join("plain")).unwrap() == content);
+    gateway.run(["ckpt", "import", &old, &gateway.uri("/again")]).fails(EXISTS, "/again");
+    gateway.run(["ckpt", "import", &gateway.uri("/again"), &gateway.uri("/odd")]).fails(17, "no hostdir");
+}
+
+#[test]
 fn what_is_no_logical_file_is_refused() {
     let gateway = Gateway::over_files();
     gateway.run(["mkdir", &gateway.uri("/directory")]).ok();
@@ -115,4 +148,115 @@ fn what_is_no_logical_file_is_refused() {
         run.fails(run.code, "/directory");
         assert_ne!(run.code, 0);
     }
+}
+
+/// Bytes that each of four ranks writes as one part of the file: more than a chunk of Kadoop's, or a
+/// block of the tests' HDFS.
+const SEGMENT: usize = 3 << 20;
+
+/// Four ranks write their parts, through a gateway; returns the file's bytes.
+#[tokio::main(flavor = "current_thread")]
+async fn write_segments(address: &str, directory: &str) -> Vec<u8> {
+    let store = StraitStore::connect(address, strait_client::Options::default()).await.unwrap();
+    let fs: Arc<dyn FileSystem> = Arc::new(store);
+    let (who, path) = (Principal::new("the session decides"), format!("{directory}/ckpt"));
+    fs.mkdirs(&who, &StorePath::parse(directory).unwrap(), None).await.unwrap();
+    let path = StorePath::parse(&path).unwrap();
+    let container = Container::create(fs, &who, &path, &Options::default()).await.unwrap();
+    let content: Vec<u8> = (0..4 * SEGMENT).map(|at| (at / 1_000 % 251) as u8).collect();
+    for rank in [2, 0, 3, 1] {
+        let mut writer = container.writer(rank as u32);
+        for at in (rank * SEGMENT..(rank + 1) * SEGMENT).step_by(1 << 20) {
+            let piece = Bytes::copy_from_slice(&content[at..at + (1 << 20)]);
+            writer.write_at(at as u64, piece).await.unwrap();
+        }
+        writer.close().await.unwrap();
+    }
+    content
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn read_all(address: &str, path: &str) -> Vec<u8> {
+    let store = StraitStore::connect(address, strait_client::Options::default()).await.unwrap();
+    let path = StorePath::parse(path).unwrap();
+    store.read_all(&Principal::new("the session decides"), &path, 8 * SEGMENT).await.unwrap()
+}
+
+/// The replicas of more than the plan's few bytes: inode, length and last change of their bytes.
+fn replicas(data: &Path) -> BTreeMap<PathBuf, (u64, u64, i64, i64)> {
+    let mut found = BTreeMap::new();
+    let mut directories = vec![data.to_owned()];
+    while let Some(directory) = directories.pop() {
+        for entry in std::fs::read_dir(directory).unwrap().map(Result::unwrap) {
+            // A datanode may rename a file at this moment.
+            let Ok(known) = entry.metadata() else { continue };
+            if known.is_dir() {
+                directories.push(entry.path());
+            } else if known.len() >= 1 << 20 && entry.path().extension().is_some_and(|of| of == "data") {
+                let state = (known.ino(), known.len(), known.mtime(), known.mtime_nsec());
+                found.insert(entry.path(), state);
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn flattening_contiguous_parts_on_kadoop_moves_no_bytes() {
+    let up = Up::start();
+    let content = write_segments(&up.address, "/run");
+    // A closed chunk gets its last name a moment later.
+    let mut before = BTreeMap::new();
+    eventually("the replicas are as they stay", DEADLINE, || {
+        let now = replicas(&up.data());
+        let same =
+            now == before && now.values().map(|(_, bytes, ..)| bytes).sum::<u64>() >= content.len() as u64;
+        before = now;
+        same
+    });
+    let flattened = up.run(["--json", "ckpt", "flatten", &up.uri("/run/ckpt"), "/run/plain"], b"");
+    let told: serde_json::Value = serde_json::from_str(flattened.text()).unwrap();
+    assert_eq!((&told["bytes"], &told["moved"]), (&content.len().into(), &0.into()));
+    assert!(read_all(&up.address, "/run/plain") == content);
+    assert_eq!(replicas(&up.data()), before, "the datanodes have the same files, unchanged");
+    assert_eq!(up.run(["ls", &up.uri("/run")], b"").text().lines().count(), 1);
+
+    let parts = ["one", "two", "three"].map(|name| up.uri(&format!("/run/{name}")));
+    for part in &parts {
+        up.run(["put", "-", part], part.as_bytes()).ok();
+    }
+    up.run(["concat", &parts[0], &parts[1], "/run/three"], b"").ok();
+    assert_eq!(up.run(["cat", &parts[0]], b"").text(), parts.concat());
+    up.run(["concat", &parts[0], &parts[1]], b"").fails(10, "/run/two");
+}
+
+/// The blocks of all files below a directory, with their stamps, by HDFS's own check.
+fn blocks(hdfs: &MiniHdfs, directory: &str) -> Vec<String> {
+    let told = hdfs.fsck(&[directory, "-files", "-blocks"]).unwrap();
+    let told = String::from_utf8_lossy(&told.stdout).into_owned();
+    let words =
+        told.split_whitespace().filter_map(|word| word.split(':').find(|part| part.starts_with("blk_")));
+    let mut blocks: Vec<String> = words.map(str::to_owned).collect();
+    blocks.sort();
+    blocks
+}
+
+#[test]
+fn flattening_contiguous_parts_on_hdfs_moves_no_bytes() {
+    if std::env::var_os("STRAIT_TEST_HDFS").is_none() {
+        return strait_testkit::skip("flattening on hdfs", "STRAIT_TEST_HDFS");
+    }
+    let hdfs = MiniHdfs::start().unwrap();
+    let flags = ["--store", hdfs.uri(), "--anonymous-user", &current_user()].map(str::to_owned);
+    let gateway = Gateway::start(|_| flags.to_vec());
+    let root = hdfs.scratch("flatten");
+    let content = write_segments(&gateway.address, &root);
+    let before = blocks(&hdfs, &format!("{root}/ckpt/logs"));
+    let uri = gateway.uri(&format!("{root}/ckpt"));
+    let flattened = gateway.run(["--json", "ckpt", "flatten", &uri, &format!("{root}/plain")]);
+    let told: serde_json::Value = serde_json::from_str(flattened.text()).unwrap();
+    assert_eq!((&told["bytes"], &told["moved"]), (&content.len().into(), &0.into()));
+    let after = blocks(&hdfs, &format!("{root}/plain"));
+    assert!(after.len() >= 4 && after.iter().all(|block| before.contains(block)), "{before:?}, {after:?}");
+    assert!(read_all(&gateway.address, &format!("{root}/plain")) == content);
 }

@@ -23,7 +23,7 @@ fn ran(dir: &std::path::Path, url: &str, args: &[&str], input: &[u8]) -> Run {
 #[test]
 fn files_go_to_a_bucket_and_come_back() {
     let Some(server) = ObjectServer::moto().unwrap() else {
-        return skip("files_go_to_a_bucket_and_come_back", "moto in .venv");
+        return skip("files_go_to_a_bucket_and_come_back", "moto in .venv-s3");
     };
     let dir = tempfile::tempdir().unwrap();
     let strait = |args: &[&str], input: &[u8]| ran(dir.path(), &server.url(), args, input);
@@ -53,7 +53,7 @@ fn files_go_to_a_bucket_and_come_back() {
 #[test]
 fn a_gateway_serves_a_directory_of_a_bucket() {
     let Some(server) = ObjectServer::moto().unwrap() else {
-        return skip("a_gateway_serves_a_directory_of_a_bucket", "moto in .venv");
+        return skip("a_gateway_serves_a_directory_of_a_bucket", "moto in .venv-s3");
     };
     // Flags alone: a server's environment has no keys here, and moto checks none.
     let gateway = Gateway::start(|dir| {

@@ -394,5 +394,6 @@ interface! {
         "renamePath" RenamePath(RenamePathArgs: RenamePathRequest) -> MutationReply;
         "removePath" RemovePath(RemovePathArgs: RemovePathRequest) -> MutationReply;
         "setAttributes" SetAttributes(SetAttributesArgs: SetAttributesRequest) -> MutationReply;
+        "concatFiles" ConcatFiles(ConcatFilesArgs: ConcatFilesRequest) -> MutationReply;
     }
 }

@@ -235,6 +235,14 @@ wire_structs! {
         4 path: String,
         5 length: i64,
     }
+    /// Request of `concatFiles`.
+    ConcatFilesRequest {
+        1 session: Secret,
+        2 request_id: Bytes,
+        3 is_retry: bool,
+        4 path: String,
+        5 sources: Vec<String>,
+    }
     /// Request of `makeDirectories`.
     MakeDirectoriesRequest {
         1 session: Secret,

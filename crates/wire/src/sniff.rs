@@ -11,7 +11,7 @@ pub enum Sniff {
     Thrift(Wire),
     /// A TLS handshake record (RFC 8446, section 5.1).
     Tls,
-    /// An HTTP method's first letter: GET, POST or PUT, OPTIONS, HEAD, DELETE.
+    /// An HTTP method's first letter. As the first byte of a frame's length, it would announce 1 GiB.
     Http,
     /// An unknown protocol.
     Unknown,
@@ -35,7 +35,7 @@ pub fn sniff(first: &[u8]) -> Sniff {
         [BINARY_FIRST, ..] => thrift(Protocol::Binary, false),
         [COMPACT_FIRST, ..] => thrift(Protocol::Compact, false),
         [0x16, ..] => Sniff::Tls,
-        [b'G' | b'P' | b'O' | b'H' | b'D', ..] => Sniff::Http,
+        [b'A'..=b'Z', ..] => Sniff::Http,
         [JSON_FIRST, ..] => thrift(Protocol::Json, false),
         [_, _, _, _, BINARY_FIRST, ..] => thrift(Protocol::Binary, true),
         [_, _, _, _, COMPACT_FIRST, ..] => thrift(Protocol::Compact, true),

@@ -124,7 +124,7 @@ fn every_struct_is_as_the_idl_has_it() {
         GetFileInfoRequest GetFileInfoReply ListDirectoryRequest ListDirectoryReply
         OpenFileRequest OpenFileReply ReadRangeRequest ReadRangeReply
         CreateFileRequest AppendFileRequest OpenWriterReply AppendDataRequest AppendDataReply
-        FlushFileRequest FlushFileReply CloseFileRequest CloseFileReply TruncateFileRequest
+        FlushFileRequest FlushFileReply CloseFileRequest CloseFileReply TruncateFileRequest ConcatFilesRequest
         MakeDirectoriesRequest RenamePathRequest RemovePathRequest SetAttributesRequest MutationReply
         GetBlockLocationsRequest GetBlockLocationsReply GetChecksumRequest GetChecksumReply
         GetStoreStatusRequest GetStoreStatusReply

@@ -1,5 +1,5 @@
 //! Writes valid messages for the fuzzers to start from: `seeds CORPUS_DIR`
-//! fills CORPUS_DIR/sniff, CORPUS_DIR/decode and CORPUS_DIR/onc.
+//! fills CORPUS_DIR/sniff, CORPUS_DIR/decode, CORPUS_DIR/web and CORPUS_DIR/onc.
 
 use bytes::Bytes;
 use std::path::{Path, PathBuf};
@@ -19,6 +19,7 @@ const GET_BLOCK_LOCATIONS: u8 = 9;
 fn main() -> io::Result<()> {
     let corpus = PathBuf::from(env::args().nth(1).ok_or(io::ErrorKind::InvalidInput)?);
     onc(&corpus.join("onc"))?;
+    web(&corpus.join("web"))?;
     for wire in Wire::ALL {
         let calls = calls(wire);
         for (name, call) in &calls {
@@ -62,6 +63,24 @@ fn onc(dir: &Path) -> io::Result<()> {
         ("denied", Answer::Denied(Denial::RpcMismatch)),
     ] {
         fs::write(dir.join(name), [&[ANSWER], &answer.encode(7)[..]].concat())?;
+    }
+    Ok(())
+}
+
+/// Words of HTTP requests, behind their selectors.
+fn web(dir: &Path) -> io::Result<()> {
+    fs::create_dir_all(dir)?;
+    let words = [
+        "\0/a%20b/%C3%BC",
+        "\0/@lab/%2e%2e/x%00",
+        "\u{1}limit=9&after=a%26b&recursive",
+        "\u{2}bytes=0-99",
+        "\u{2}bytes=-5",
+        "\u{3}bytes 0-99/100",
+        "\u{4}\"a\", W/\"b\"\n*\nSun, 06 Nov 1994 08:49:37 GMT\n\n\"a\"",
+    ];
+    for (number, word) in words.iter().enumerate() {
+        fs::write(dir.join(number.to_string()), word)?;
     }
     Ok(())
 }

@@ -27,7 +27,7 @@ impl ObjectServer {
     /// # Errors
     /// It doesn't start.
     pub fn moto() -> Result<Option<Self>> {
-        let binary = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.venv/bin/moto_server");
+        let binary = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.venv-s3/bin/moto_server");
         let Some(binary) = found("STRAIT_TEST_MOTO", Some(binary)) else { return Ok(None) };
         let server = Self::start("moto", |port, _| {
             let mut command = Command::new(&binary);

@@ -205,6 +205,12 @@ type CloseFileReply struct {
 	Replicas *int32 `thrift:"2,replicas"`
 }
 
+type ConcatFilesRequest struct {
+	Mutation
+	Path    string   `thrift:"4,path"`
+	Sources []string `thrift:"5,sources"`
+}
+
 type TruncateFileRequest struct {
 	Mutation
 	Path   string `thrift:"4,path"`
@@ -297,6 +303,7 @@ var (
 	FlushFile         = Method[FlushFileRequest, FlushFileReply]{"flushFile"}
 	CloseFile         = Method[CloseFileRequest, CloseFileReply]{"closeFile"}
 	TruncateFile      = Method[TruncateFileRequest, MutationReply]{"truncateFile"}
+	ConcatFiles       = Method[ConcatFilesRequest, MutationReply]{"concatFiles"}
 	MakeDirectories   = Method[MakeDirectoriesRequest, MutationReply]{"makeDirectories"}
 	RenamePath        = Method[RenamePathRequest, MutationReply]{"renamePath"}
 	RemovePath        = Method[RemovePathRequest, MutationReply]{"removePath"}

@@ -19,7 +19,8 @@ var messages = []any{
 	GetFileInfoRequest{}, GetFileInfoReply{}, ListDirectoryRequest{}, ListDirectoryReply{},
 	OpenFileRequest{}, OpenFileReply{}, ReadRangeRequest{}, ReadRangeReply{}, CreateFileRequest{},
 	AppendFileRequest{}, OpenWriterReply{}, AppendDataRequest{}, AppendDataReply{}, FlushFileRequest{},
-	FlushFileReply{}, CloseFileRequest{}, CloseFileReply{}, TruncateFileRequest{}, MakeDirectoriesRequest{},
+	FlushFileReply{}, CloseFileRequest{}, CloseFileReply{}, TruncateFileRequest{}, ConcatFilesRequest{},
+	MakeDirectoriesRequest{},
 	RenamePathRequest{}, RemovePathRequest{}, SetAttributesRequest{}, MutationReply{},
 	GetBlockLocationsRequest{}, GetBlockLocationsReply{}, GetChecksumRequest{}, GetChecksumReply{},
 	GetStoreStatusRequest{}, GetStoreStatusReply{},
@@ -58,7 +59,7 @@ func TestMessagesAreThoseOfTheIDL(t *testing.T) {
 		t.Errorf("the IDL has no %s", name)
 	}
 	methods := regexp.MustCompile(`(\w+) (\w+)\(1: (\w+) request\)`).FindAllStringSubmatch(idl, -1)
-	if len(methods) != 20 {
+	if len(methods) != 21 {
 		t.Errorf("the IDL has %d methods", len(methods))
 	}
 }

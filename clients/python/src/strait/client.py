@@ -4,12 +4,13 @@ import io
 import os
 import ssl
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Any, BinaryIO, Literal, Self, TypeAlias, Unpack, get_args, overload
 
 from strait import _transfer, errors
 from strait._gen.ttypes import (
+    ConcatFilesRequest,
     GetBlockLocationsRequest,
     GetChecksumRequest,
     GetFileInfoRequest,
@@ -403,6 +404,16 @@ class Client:
     def truncate(self, path: RemotePath, length: int) -> None:
         """Cuts a closed file to `length` bytes."""
         self._session.mutate("truncateFile", TruncateFileRequest(path=_text(path), length=length))
+
+    def concat(self, path: RemotePath, sources: Iterable[RemotePath]) -> None:
+        """Moves the bytes of `sources`, in order, to the end of a closed file, and removes them.
+
+        It happens in one step, and copies nothing. Needs the capability "concat".
+        """
+        request = ConcatFilesRequest(
+            path=_text(path), sources=[_text(source) for source in sources]
+        )
+        self._session.mutate("concatFiles", request)
 
     # -- Whole files
 

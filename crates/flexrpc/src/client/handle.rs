@@ -8,6 +8,7 @@ use crate::RequestId;
 use crate::client::handshake::{self, payload_limit, shake_hands};
 use crate::client::line::{Line, Received};
 use crate::client::message::{Framing, Message, Sum};
+use crate::client::onc::OncLine;
 use crate::client::session::Lease;
 use crate::client::{CallOptions, Shared};
 use crate::net::clock;
@@ -52,6 +53,8 @@ pub struct Handle {
     pub(crate) answered: Kind,
     /// The process that checked it out, unless it serves only one call.
     holder: Option<u32>,
+    /// The callee speaks plain ONC RPC, and the rest is unused.
+    onc: Option<Box<OncLine>>,
 }
 
 impl Handle {
@@ -70,7 +73,15 @@ impl Handle {
             invalid: false,
             answered: Kind::Value,
             holder: None,
+            onc: None,
         }
+    }
+
+    /// A handle to a callee that speaks plain ONC RPC.
+    pub(crate) fn onc(shared: Arc<Shared>, callee: Callee) -> Self {
+        let mut handle = Self::new(shared, callee, None);
+        handle.onc = Some(Box::new(OncLine::new(callee)));
+        handle
     }
 
     /// The same handle, checked out by a caller that keeps it.
@@ -112,6 +123,9 @@ impl Handle {
         args: &[&[u8]],
         options: &CallOptions,
     ) -> Result<Bytes, CallError> {
+        if let Some(onc) = &mut self.onc {
+            return onc.call(&self.shared, procedure, args, options).into_result();
+        }
         let extension = self.shared.extension(options);
         let sum = Sum::of(args);
         let message =
@@ -567,6 +581,9 @@ enum Read {
 
 impl Drop for Handle {
     fn drop(&mut self) {
+        if self.onc.is_some() {
+            return; // not the pool's
+        }
         if self.holder.is_some_and(|holder| holder != std::process::id()) {
             // A forked child's copy: the parent keeps using it.
             return self.lease.take().into_iter().for_each(Lease::leave_to_parent);
@@ -606,7 +623,7 @@ impl Shared {
         Caller { credentials: self.credentials(options).clone(), request: RequestId::current() }
     }
 
-    fn credentials<'a>(&'a self, options: &'a CallOptions) -> &'a Credentials {
+    pub(crate) fn credentials<'a>(&'a self, options: &'a CallOptions) -> &'a Credentials {
         options.credentials.as_ref().unwrap_or(&self.options.credentials)
     }
 }

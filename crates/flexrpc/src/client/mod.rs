@@ -5,6 +5,7 @@ pub(crate) mod handle;
 pub(crate) mod handshake;
 pub(crate) mod line;
 pub(crate) mod message;
+pub(crate) mod onc;
 pub(crate) mod parallel;
 pub(crate) mod serial;
 pub(crate) mod session;
@@ -202,6 +203,16 @@ impl Client {
         let patience = clock::after(clock::now(), self.shared.options.connect_timeout);
         handle.make_ready(Some(patience))?;
         Ok(handle)
+    }
+
+    /// A handle to a callee that speaks plain ONC RPC (SunRPC), such as libtirpc's servers. It
+    /// connects at its first call, and closes its connection when it is dropped.
+    ///
+    /// ONC RPC promises less: over UDP the callee may execute a call once for each transmission. There are no
+    /// deadlines at the callee, no cluster key and no multicasts. With [`ClientOptions::tls`] the handle
+    /// negotiates RPC with TLS (RFC 9289), over TCP, and calls nobody who lacks it.
+    pub fn onc_handle(&self, callee: SocketAddr, transport: Transport) -> Handle {
+        Handle::onc(Arc::clone(self.here()), (callee, transport)).held_by(std::process::id())
     }
 
     /// Makes one call with a pooled handle: [`Client::handle`], [`Handle::call`].

@@ -10,6 +10,7 @@ use crate::net::wire::{Security, Wire};
 use crate::proto::Micros;
 use crate::proto::call::Transport;
 use crate::proto::frame::{Head, Kind, flags};
+use crate::proto::onc::message::asks_for_tls;
 use crate::proto::status::Refusal;
 use crate::server::core::{Core, Origin, Response, untagged_refusal};
 use crate::server::onc::records::{self, Message, Records};
@@ -166,6 +167,13 @@ impl Connection {
         *known |= matches!(next, Next::Record(_) | Next::Chain(_));
         match next {
             Next::Frame(frame) => Ok(core.handle(frame, self.origin(), |spare| reader.give_back(spare))),
+            Next::Record(message) if self.is_offered_tls(&message, core) => {
+                let offer = core.tls_offer(&message);
+                // The handshake follows, as at a connection's beginning. Bytes that came with the call
+                // came in the clear, and nobody reads them.
+                *records = None;
+                Ok(Response::Send(offer))
+            }
             Next::Record(message) => Ok(core.answer_onc(message, self.origin(), |spare| {
                 if let Some(records) = records {
                     records.give_back(spare);
@@ -205,6 +213,12 @@ impl Connection {
     /// Whether the first bytes are TLS's. Only a plain connection can begin TLS.
     fn begins_tls(&self, begun: &Buffer) -> bool {
         self.fd.security() == Security::Plain && begun.as_ref().first() == Some(&tls::FIRST_BYTE)
+    }
+
+    /// Whether a call asks for TLS (RFC 9289), and gets it.
+    fn is_offered_tls(&self, message: &Message, core: &Core) -> bool {
+        let is_plain = self.fd.security() == Security::Plain;
+        is_plain && asks_for_tls(message.bytes()).is_some() && core.tls().is_some()
     }
 
     /// Switches to TLS.

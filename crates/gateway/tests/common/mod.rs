@@ -2,6 +2,7 @@
 #![allow(dead_code, missing_docs)] // each test binary uses its part
 
 pub mod gated;
+pub mod http;
 pub mod programs;
 
 use bytes::Bytes;

@@ -148,6 +148,9 @@ impl State {
                 Ok(())
             }
             Record::Truncated { inode, length, time_ms } => self.truncate(*inode, *length, *time_ms, events),
+            Record::Concatenated { target, sources, time_ms } => {
+                self.concatenate(*target, sources, *time_ms, events)
+            }
             Record::AttributesSet { inode, attributes } => self.set_attributes(*inode, attributes, events),
             Record::KeptDropped { chunk } => {
                 self.drop_kept(*chunk, events);
@@ -300,8 +303,10 @@ impl State {
         let Body::File { chunks, .. } = &mut self.inode_mut(inode)?.body else { return Err("not a file") };
         let at =
             chunks.iter().position(|chunk| *chunk == first).ok_or("no such chunk")? + usize::from(behind);
-        let gone = chunks[at..].to_vec();
+        // In no order, if files were joined.
+        let mut gone = chunks[at..].to_vec();
         *chunks = chunks[..at].into();
+        gone.sort_unstable();
         gone.iter().for_each(|chunk| self.remove_chunk(*chunk, events));
         if let Some(file) = self.open_inodes.get(&inode).and_then(|file| self.open.get_mut(file)) {
             file.chunks.retain(|open| gone.binary_search(&open.chunk).is_err());
@@ -320,6 +325,36 @@ impl State {
             chunk.used = chunk.used.min(u32::try_from(length - offset).unwrap_or(u32::MAX));
         }
         self.inode_mut(inode)?.modified_ms = time_ms;
+        Ok(())
+    }
+
+    fn concatenate(
+        &mut self,
+        target: InodeNo,
+        sources: &[Place],
+        time_ms: Millis,
+        events: &mut Vec<Event>,
+    ) -> Applied {
+        let mut moved = Vec::new();
+        for source in sources {
+            let number = self.unlink(source, time_ms)?;
+            let inode = self.inodes.take(number).ok_or("no such inode")?;
+            let Body::File { chunks, .. } = inode.body else { return Err("not a file") };
+            moved.extend(chunks);
+        }
+        for id in &moved {
+            // Also those that it replaced, which wait until it has its replicas.
+            for id in self.kept.get(id).into_iter().flatten().chain([id]) {
+                self.chunks.get_mut(id).ok_or("no such chunk")?.inode = target;
+            }
+            events.push(Event::Target(*id));
+        }
+        let inode = self.inode_mut(target)?;
+        inode.modified_ms = time_ms;
+        let Body::File { chunks, .. } = &mut inode.body else { return Err("not a file") };
+        let mut all = std::mem::take(chunks).into_vec();
+        all.extend(moved);
+        *chunks = all.into_boxed_slice();
         Ok(())
     }
 

@@ -245,6 +245,7 @@ impl Namenode {
             Mutation::Rename { from, to, replace } => view.rename(from, to, *replace, time_ms)?,
             Mutation::Delete { path, recursive } => view.delete(path, *recursive, time_ms)?,
             Mutation::Truncate { path, length } => view.truncate(path, *length, time_ms)?,
+            Mutation::Concat { target, sources } => view.concat(target, sources, time_ms)?,
             Mutation::SetAttributes { path, attributes } => view.set_attributes(path, attributes)?,
             Mutation::RecoverLease { path } => {
                 let inode = view.walk(path)?.target()?;

@@ -8,10 +8,12 @@ use super::{
 };
 use crate::{
     ClientId, FileId, InodeNo, Millis,
-    config::{MAX_CHUNK_BYTES, MAX_REPLICATION},
+    config::{MAX_CHUNK_BYTES, MAX_FILE_CHUNKS, MAX_REPLICATION, MAX_SOURCES},
     error::{Error, Result},
+    faults::Fault,
     messages::{Answer, Attributes},
 };
+use std::collections::BTreeSet;
 
 /// Rights that a directory made on the way needs, so that its maker can go on below it.
 const WRITE_AND_PASS: u16 = (WRITE | EXECUTE) << 6;
@@ -257,6 +259,46 @@ impl View<'_> {
             return Ok((Vec::new(), Answer::Changed(false)));
         }
         Ok((vec![Record::Truncated { inode, length, time_ms }], Answer::Changed(true)))
+    }
+
+    /// Moves the sources' chunks to the target; no datanode takes part. The caller needs the rights
+    /// to write the target, and to read and remove each source.
+    pub(super) fn concat(
+        &self,
+        target: &str,
+        sources: &[String],
+        time_ms: Millis,
+    ) -> Result<Decision, Refusal> {
+        if sources.is_empty() || sources.len() > MAX_SOURCES {
+            return Err(Error::Invalid("1 to 1,000 files can be joined to another at a time").into());
+        }
+        let target = self.walk(target)?.target()?;
+        let mut chunks = self.state.inode(target)?.chunks().ok_or(Error::IsADirectory)?.len();
+        self.demand(target, WRITE)?;
+        self.demand_closed(target)?;
+        let (mut seen, mut places) = (BTreeSet::from([target]), Vec::new());
+        for source in sources {
+            let walk = self.walk(source)?;
+            let (inode, name) = (walk.target()?, walk.name.ok_or(Error::IsADirectory)?);
+            chunks += self.state.inode(inode)?.chunks().ok_or(Error::IsADirectory)?.len();
+            self.demand(inode, READ)?;
+            self.demand_unlink(walk.parent()?, inode)?;
+            self.demand_closed(inode)?;
+            if !seen.insert(inode) {
+                return Err(Error::Invalid("a file is named twice").into());
+            }
+            if self.state.length(inode)? == 0 {
+                return Err(Error::Invalid("an empty file can't be joined").into());
+            }
+            places.push(place(walk.parent()?, name));
+        }
+        if chunks > MAX_FILE_CHUNKS {
+            return Err(Error::Invalid("the file would have more chunks than a file may").into());
+        }
+        if self.config.faults.has(Fault::JoinedBackwards) {
+            places.reverse();
+        }
+        Ok((vec![Record::Concatenated { target, sources: places, time_ms }], Answer::Done))
     }
 
     pub(super) fn set_attributes(&self, path: &str, set: &Attributes) -> Result<Decision> {

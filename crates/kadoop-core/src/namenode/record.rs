@@ -113,6 +113,8 @@ pub enum Record {
     },
     /// A file just made has a minimum of replicas of its own.
     Secured { inode: InodeNo, min_replicas: u16 },
+    /// The chunks of closed files, in order, were moved to the end of another, and these files removed.
+    Concatenated { target: InodeNo, sources: Vec<Place>, time_ms: Millis },
 }
 
 /// JSON has no numbers of 128 bits.

@@ -5,6 +5,7 @@ mod bounded;
 mod client;
 mod closed_files;
 mod cluster;
+mod concat;
 mod datanode;
 mod decommission;
 mod disk;

@@ -17,8 +17,8 @@ use strait_kadoop_core::{
 use strait_kadoop_wire::{
     clock::wall,
     convert::{
-        Reach, answer_to_wire, host_to_wire, mutation_from_wire, narrow, new_chunk_to_wire, page_to_wire,
-        request_from_wire, session_from_wire, status_to_wire, summary_to_wire, text,
+        Reach, answer_to_wire, concat_from_wire, host_to_wire, mutation_from_wire, narrow, new_chunk_to_wire,
+        page_to_wire, request_from_wire, session_from_wire, status_to_wire, summary_to_wire, text,
     },
     failure::refuse,
     tokens::Right,
@@ -92,6 +92,20 @@ impl wire::KadoopNamenodeV1Service for Names {
             answer_to_wire(&answer, |new| self.0.addressed(new, self.0.token_ms_for(call)))
         };
         mutate().map_err(|error| self.0.refuse_told(error))
+    }
+
+    fn nn_concat(
+        &self,
+        call: &Request,
+        caller: wire::KdCaller<'static>,
+        request: wire::KdRequest,
+        concat: wire::KdConcat<'static>,
+    ) -> Answered<()> {
+        let join = || -> Result<()> {
+            let caller = self.0.caller(call, &caller)?;
+            self.0.mutate(call, &caller, request, &concat_from_wire(&concat)?, false).map(drop)
+        };
+        join().map_err(|error| self.0.refuse_told(error))
     }
 
     fn nn_open(

@@ -30,6 +30,11 @@ impl<'a> Asked<'a> {
             Mutation::Rename { from, to, .. } => Self { operation: "rename", path: from, target: Some(to) },
             Mutation::Delete { path, .. } => Self::new("delete", path),
             Mutation::Truncate { path, .. } => Self::new("truncate", path),
+            Mutation::Concat { target, sources } => Self {
+                operation: "concat",
+                path: sources.first().map_or("", String::as_str),
+                target: Some(target),
+            },
             Mutation::SetAttributes { path, .. } => Self::new("setAttributes", path),
             Mutation::RecoverLease { path } => Self::new("recoverLease", path),
             Mutation::AddChunk { .. } | Mutation::EndChunk { .. } | Mutation::Complete { .. } => return None,

@@ -4,13 +4,13 @@ use super::audit::Asked;
 use strait_flexrpc::Request;
 use strait_kadoop_core::messages::Mutation;
 use strait_kadoop_wire::{
-    convert::mutation_from_wire,
-    wire::{KdCaller, KdHeartbeat, KdMutation, KdOperation, KdRequest},
+    convert::{concat_from_wire, mutation_from_wire},
+    wire::{KdCaller, KdConcat, KdHeartbeat, KdMutation, KdOperation, KdRequest},
 };
 use strait_xdr::{Decode as _, DecodeError, Decoder, Text};
 
 /// Procedures, by their numbers in `idl/kadoop.x`.
-const PROCEDURES: [&str; 23] = [
+const PROCEDURES: [&str; 24] = [
     "null",
     "join",
     "renew",
@@ -34,11 +34,13 @@ const PROCEDURES: [&str; 23] = [
     "leases",
     "open",
     "begin",
+    "concat",
 ];
 /// NN_MUTATE, NN_OPEN and NN_BEGIN, which cover several operations.
 const MUTATE: u32 = 3;
 const OPEN: u32 = 21;
 const BEGIN: u32 = 22;
+const CONCAT: u32 = 23;
 /// Mutations, by their numbers in `idl/kadoop.x`, which begin with 1.
 const MUTATIONS: [&str; 11] = [
     "mkdirs",
@@ -107,6 +109,12 @@ fn told(request: &Request) -> Result<Option<String>, DecodeError> {
             let caller = KdCaller::decode(&mut from)?;
             KdRequest::decode(&mut from)?;
             let mutation = mutation_from_wire(&KdMutation::decode(&mut from)?).ok();
+            mutation.map(|mutation| format!("{} for {:?}", subject(&mutation), caller.user))
+        }
+        CONCAT => {
+            let caller = KdCaller::decode(&mut from)?;
+            KdRequest::decode(&mut from)?;
+            let mutation = concat_from_wire(&KdConcat::decode(&mut from)?).ok();
             mutation.map(|mutation| format!("{} for {:?}", subject(&mutation), caller.user))
         }
         4..=7 => {

@@ -15,10 +15,10 @@ pub use heartbeats::{
     beat_from_wire, beat_to_wire, point_from_wire, point_to_wire, replica_from_wire, replica_to_wire,
 };
 pub use names::{
-    Reach, answer_from_wire, answer_to_wire, caller_from_wire, caller_to_wire, located_from_wire,
-    mutation_from_wire, mutation_to_wire, new_chunk_from_wire, new_chunk_to_wire, page_from_wire,
-    page_to_wire, reach_from_wire, request_from_wire, request_to_wire, session_from_wire, status_from_wire,
-    status_to_wire, summary_from_wire, summary_to_wire,
+    Reach, answer_from_wire, answer_to_wire, caller_from_wire, caller_to_wire, concat_from_wire,
+    located_from_wire, mutation_from_wire, mutation_to_wire, new_chunk_from_wire, new_chunk_to_wire,
+    page_from_wire, page_to_wire, reach_from_wire, request_from_wire, request_to_wire, session_from_wire,
+    status_from_wire, status_to_wire, summary_from_wire, summary_to_wire,
 };
 pub use standings::{rebalancing_from_wire, rebalancing_to_wire, standing_from_wire, standing_to_wire};
 

@@ -100,9 +100,10 @@ fn attributes_from_wire(attributes: &wire::KdAttributes<'_>) -> Result<Attribute
     })
 }
 
-/// A mutation, to the wire; a new file's minimum of replicas goes beside it.
-pub fn mutation_to_wire(mutation: &Mutation) -> KdMutation<'_> {
-    match mutation {
+/// A mutation, to the wire; a new file's minimum of replicas goes beside it. None for a concat, which
+/// has a procedure of its own.
+pub fn mutation_to_wire(mutation: &Mutation) -> Option<KdMutation<'_>> {
+    Some(match mutation {
         Mutation::Mkdirs { path, mode } => {
             KdMutation::KdMkdirs(wire::KdMkdirs { path: path.into(), mode: u32::from(*mode) })
         }
@@ -142,7 +143,18 @@ pub fn mutation_to_wire(mutation: &Mutation) -> KdMutation<'_> {
         Mutation::EndChunk { file, chunk, length } => {
             KdMutation::KdEndChunk(wire::KdEndChunk { file: file.0, chunk: chunk.0, length: *length })
         }
-    }
+        Mutation::Concat { .. } => return None,
+    })
+}
+
+/// A concat, from the wire.
+///
+/// # Errors
+/// Invalid.
+pub fn concat_from_wire(concat: &wire::KdConcat<'_>) -> Result<Mutation> {
+    let path = |path: &Text<'_>| text(path).map(str::to_owned);
+    let sources = concat.sources.iter().map(path).collect::<Result<_>>()?;
+    Ok(Mutation::Concat { target: path(&concat.target)?, sources })
 }
 
 /// A mutation, from the wire.

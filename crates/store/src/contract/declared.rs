@@ -7,6 +7,7 @@ use bytes::Bytes;
 super::cases! {
     append_is_unsupported_as_declared lacks append;
     truncate_is_unsupported_as_declared lacks truncate;
+    concat_is_unsupported_as_declared lacks concat;
     rename_replace_is_unsupported_as_declared lacks rename_replace;
     permissions_are_unsupported_as_declared lacks permissions;
     ownership_is_unsupported_as_declared lacks ownership;
@@ -29,6 +30,14 @@ async fn truncate_is_unsupported_as_declared(scene: Scene) -> Outcome {
     let path = scene.file("f", b"content").await?;
     refused(scene.fs.truncate(&scene.who, &path, 0).await, UNSUPPORTED)?;
     ensure_eq!(scene.content(&path).await?, b"content");
+    Ok(())
+}
+
+async fn concat_is_unsupported_as_declared(scene: Scene) -> Outcome {
+    let (target, source) = (scene.file("target", b"one").await?, scene.file("source", b"two").await?);
+    refused(scene.fs.concat(&scene.who, &target, std::slice::from_ref(&source)).await, UNSUPPORTED)?;
+    ensure_eq!(scene.content(&target).await?, b"one");
+    ensure_eq!(scene.content(&source).await?, b"two");
     Ok(())
 }
 

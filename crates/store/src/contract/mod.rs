@@ -19,6 +19,7 @@
 mod support;
 
 mod attributes;
+mod concatenating;
 mod concurrency;
 mod creating;
 mod declared;
@@ -153,6 +154,7 @@ const SUITE: &[&[Case]] = &[
     reading::CASES,
     writing::CASES,
     concurrency::CASES,
+    concatenating::CASES,
     renaming::CASES,
     removing::CASES,
     directories::CASES,

@@ -5,7 +5,9 @@
 //! 3.0 from memory outside the caches. An allocator is slow to reuse memory that another thread has
 //! freed, so the file store keeps a few buffers itself.
 
+use crate::process::PerProcess;
 use bytes::Bytes;
+use std::convert::Infallible;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Size of a buffer: our clients' usual read. Buffers of other lengths would waste memory that the
@@ -15,8 +17,9 @@ pub(super) const BUFFER_BYTES: usize = 1 << 20;
 /// the process can spare permanently.
 const KEPT_BUFFERS: usize = 8;
 
-/// Last in, first out: the latest buffer is still in the caches.
-static KEPT: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
+/// Last in, first out: the latest buffer is still in the caches. A forked child has its own: a thread
+/// of its parent may hold the parent's lock at the fork.
+static KEPT: PerProcess<Mutex<Vec<Vec<u8>>>> = PerProcess::new();
 
 /// An empty buffer of [`BUFFER_BYTES`].
 pub(super) fn take() -> Vec<u8> {
@@ -30,7 +33,8 @@ pub(super) fn into_bytes(filled: Vec<u8>) -> Bytes {
 }
 
 fn lock() -> MutexGuard<'static, Vec<Vec<u8>>> {
-    KEPT.lock().unwrap_or_else(PoisonError::into_inner)
+    let Ok(kept) = KEPT.get_or_make(|| Ok::<_, Infallible>(Mutex::default()));
+    kept.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 struct Kept(Vec<u8>);

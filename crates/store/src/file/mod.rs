@@ -110,6 +110,8 @@ impl FileSystem for FileStore {
         Capabilities {
             append: true,
             truncate: true,
+            // Linux shares ranges between files of some file systems, but joins no files in one step.
+            concat: false,
             rename_replace: true,
             atomic_rename: true,
             permissions: true,

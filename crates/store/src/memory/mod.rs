@@ -54,6 +54,7 @@ impl FileSystem for MemoryStore {
         Capabilities {
             append: true,
             truncate: true,
+            concat: true,
             rename_replace: true,
             atomic_rename: true,
             permissions: true,
@@ -115,6 +116,10 @@ impl FileSystem for MemoryStore {
 
     async fn truncate(&self, who: &Principal, path: &StorePath, length: u64) -> Result<()> {
         self.tree().truncate(who, path, length).map_err(|error| error.at("truncate", path))
+    }
+
+    async fn concat(&self, who: &Principal, target: &StorePath, sources: &[StorePath]) -> Result<()> {
+        self.tree().concat(who, target, sources).map_err(|error| error.at("concat", target))
     }
 
     async fn rename(&self, who: &Principal, from: &StorePath, to: &StorePath, replace: bool) -> Result<()> {

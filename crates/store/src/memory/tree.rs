@@ -2,7 +2,8 @@
 
 use super::permission::{Access, READ, STICKY, TRAVERSE, WRITE, checked};
 use crate::{
-    CreateOptions, ErrorKind, FileStatus, FileType, Principal, Result, SetAttributes, StorePath, fail,
+    CreateOptions, ErrorKind, FileStatus, FileType, MAX_CONCAT_SOURCES, Principal, Result, SetAttributes,
+    StorePath, fail,
 };
 use bytes::Bytes;
 use std::collections::{BTreeMap, HashMap};
@@ -163,6 +164,56 @@ impl Tree {
         drop(content);
         self.node_mut(id).modified_ms = now_ms();
         Ok(())
+    }
+
+    /// Appends the sources' bytes to the target, and removes them.
+    pub(super) fn concat(
+        &mut self,
+        who: &Principal,
+        target: &StorePath,
+        sources: &[StorePath],
+    ) -> Result<()> {
+        if sources.is_empty() || sources.len() > MAX_CONCAT_SOURCES {
+            return fail(ErrorKind::InvalidArgument, "1 to 1,000 sources can be joined at a time");
+        }
+        let id = self.writable(who, target)?;
+        let mut joined = super::lock(&self.file(id)?.content).clone();
+        let mut moved = Vec::new();
+        for source in sources {
+            let named = |error: crate::Error| error.at("concat", source);
+            let (parent, from) = self.joinable(who, target, source).map_err(named)?;
+            if from == id || moved.contains(&from) {
+                return fail(ErrorKind::InvalidArgument, "a file is named twice").map_err(named);
+            }
+            joined.extend_from_slice(&super::lock(&self.file(from)?.content));
+            self.require_removal(who, parent, from).map_err(named)?;
+            moved.push(from);
+        }
+        // In place of the old bytes, which open readers may still have.
+        self.file_mut(id)?.content = Arc::new(Mutex::new(joined));
+        self.node_mut(id).modified_ms = now_ms();
+        for source in sources {
+            let parent = source.parent().map(|parent| self.resolve(who, &parent)).transpose()?;
+            parent.into_iter().for_each(|parent| self.unlink(parent, source.name()));
+        }
+        Ok(())
+    }
+
+    /// A source of a concat, and its directory.
+    fn joinable(&self, who: &Principal, target: &StorePath, source: &StorePath) -> Result<(NodeId, NodeId)> {
+        let id = self.resolve(who, source)?;
+        let file = self.file(id)?;
+        self.require(who, id, READ)?;
+        if file.being_written {
+            return busy();
+        }
+        if super::lock(&file.content).is_empty() {
+            return fail(ErrorKind::InvalidArgument, "an empty file can't be joined");
+        }
+        let Some(parent) = source.parent().filter(|parent| target.parent().as_ref() == Some(parent)) else {
+            return fail(ErrorKind::InvalidArgument, "files are joined within a directory only");
+        };
+        Ok((self.resolve(who, &parent)?, id))
     }
 
     /// Makes a writer's bytes visible.

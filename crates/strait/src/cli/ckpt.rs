@@ -20,8 +20,22 @@ pub enum CkptAction {
     Check(Operands),
     /// End crashed writers of a logical file, so that their synced bytes are readable
     Recover(Operands),
-    /// Copy a logical file to a plain one of the same store, which appears when it is whole
+    /// Turn a logical file into a plain one of the same store, without moving bytes where that is possible
     Flatten(Flatten),
+    /// Make a logical file of a container of PLFS 2.5
+    Import(Convert),
+    /// Make a container of PLFS 2.5 of a logical file
+    Export(Convert),
+}
+
+#[derive(Debug, Args)]
+pub struct Convert {
+    /// The container to read; it stays as it is.
+    #[arg(value_name = "URI", value_parser = operand())]
+    pub uri: String,
+    /// The new container's URI, of any store, or just a path in the same one.
+    #[arg(value_name = "TARGET")]
+    pub target: String,
 }
 
 #[derive(Debug, Args)]
@@ -36,10 +50,13 @@ pub struct Map {
 
 #[derive(Debug, Args)]
 pub struct Flatten {
+    /// Copy the bytes, and keep the logical file.
+    #[arg(long)]
+    pub keep: bool,
     /// A logical file.
     #[arg(value_name = "URI", value_parser = operand())]
     pub uri: String,
-    /// The new file's URI, or just its path.
+    /// The new file's URI, or just its path. It may be the logical file's own name.
     #[arg(value_name = "TARGET")]
     pub target: String,
 }

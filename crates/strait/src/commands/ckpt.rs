@@ -1,11 +1,12 @@
 //! `ckpt`: logical files of many writers (PLFS), which are directories of a store.
 
-use crate::cli::{Ckpt, CkptAction, Flatten, Map};
+use crate::cli::{Ckpt, CkptAction, Convert, Flatten, Map};
 use crate::context::{Context, Place};
 use crate::failure::Failure;
 use crate::output::{Output, Row};
+use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
 use std::fmt::Write;
-use strait_plfs::{Container, Extent, LogName, Reader};
+use strait_plfs::{Container, Converted, Extent, Finalized, LogName, Reader, Way};
 use strait_store::{ErrorKind, StorePath};
 
 /// Bytes of the file whose map is in memory at once.
@@ -27,6 +28,14 @@ pub async fn ckpt(context: &Context, ckpt: Ckpt) -> Result<(), Failure> {
         }
         CkptAction::Flatten(flags) => {
             flatten(context, &flags, &mut out).await?;
+            return out.finish();
+        }
+        CkptAction::Import(flags) => {
+            convert(context, &flags, "import", &mut out).await?;
+            return out.finish();
+        }
+        CkptAction::Export(flags) => {
+            convert(context, &flags, "export", &mut out).await?;
             return out.finish();
         }
         CkptAction::Ls(ref operands)
@@ -151,8 +160,41 @@ async fn flatten(context: &Context, flags: &Flatten, out: &mut Output) -> Result
         return Err(Failure::at(ErrorKind::InvalidArgument, "flatten to", &target.path, why));
     }
     let container = open(&place).await?;
-    let bytes = container.flatten(&target.path).await?;
-    out.done("flatten", &target.path, [("from", place.path.as_str().into()), ("bytes", bytes.into())])
+    let from = ("from", place.path.as_str().into());
+    if flags.keep {
+        let bytes = container.flatten(&target.path).await?;
+        return out.done("flatten", &target.path, [from, ("bytes", bytes.into()), ("moved", bytes.into())]);
+    }
+    if let Way::Rewrite { bytes, why } = container.way().await? {
+        // Before it begins: that may take long.
+        context.messages().warn(&format!("flatten {}: rewriting {bytes} bytes, since {why}", place.path));
+    }
+    let Finalized { bytes, moved } = container.finalize(&target.path).await?;
+    out.done("flatten", &target.path, [from, ("bytes", bytes.into()), ("moved", moved.into())])
+}
+
+/// Imports or exports a container of PLFS 2.5, between any two stores.
+async fn convert(
+    context: &Context,
+    flags: &Convert,
+    operation: &str,
+    out: &mut Output,
+) -> Result<(), Failure> {
+    let from = context.place(&flags.uri).await?;
+    let to = match flags.target.starts_with('/') {
+        true => from.at(StorePath::parse(&flags.target)?),
+        false => context.place(&flags.target).await?,
+    };
+    let Converted { length, writers } = match operation {
+        "import" => {
+            let who = (&from.who, &to.who);
+            Container::import((from.fs.clone(), &from.path), (to.fs.clone(), &to.path), who).await?
+        }
+        _ => open(&from).await?.export(to.fs.clone(), &to.who, &to.path).await?,
+    };
+    let details =
+        [("from", from.path.as_str().into()), ("bytes", length.into()), ("writers", writers.into())];
+    out.done(operation, &to.path, details)
 }
 
 async fn draw(context: &Context, flags: &Map, out: &mut Output) -> Result<(), Failure> {
@@ -160,24 +202,27 @@ async fn draw(context: &Context, flags: &Map, out: &mut Output) -> Result<(), Fa
     let reader = open(&place).await?.reader().await?;
     match &flags.svg {
         Some(file) => {
-            let picture = picture(&place.path, &reader);
+            let picture = picture(&place.path, &reader).await?;
             std::fs::write(file, picture).map_err(|error| Failure::local(error, "write", file))
         }
-        None => list(context, &place.path, &reader, out),
+        None => list(context, &place.path, &reader, out).await,
     }
 }
 
 /// Prints the ranges in their order; neighbours of one writer as one.
-fn list(context: &Context, path: &StorePath, reader: &Reader, out: &mut Output) -> Result<(), Failure> {
+async fn list(context: &Context, path: &StorePath, reader: &Reader, out: &mut Output) -> Result<(), Failure> {
     let mut last: Option<Extent> = None;
-    for extent in extents(reader) {
-        match &mut last {
-            Some(before) if before.writer == extent.writer && before.range.end == extent.range.start => {
-                before.range.end = extent.range.end;
-            }
-            _ => {
-                if let Some(whole) = last.replace(extent) {
-                    line(context, path, &whole, out)?;
+    let mut windows = windows(reader);
+    while let Some(extents) = windows.try_next().await? {
+        for extent in extents {
+            match &mut last {
+                Some(before) if before.writer == extent.writer && before.range.end == extent.range.start => {
+                    before.range.end = extent.range.end;
+                }
+                _ => {
+                    if let Some(whole) = last.replace(extent) {
+                        line(context, path, &whole, out)?;
+                    }
                 }
             }
         }
@@ -203,25 +248,28 @@ fn line(context: &Context, path: &StorePath, extent: &Extent, out: &mut Output) 
     }
 }
 
-/// All ranges, with a window of them in memory.
-fn extents(reader: &Reader) -> impl Iterator<Item = Extent> {
+/// All ranges, window by window.
+fn windows(reader: &Reader) -> BoxStream<'_, Result<Vec<Extent>, strait_store::Error>> {
     let length = reader.length();
-    let windows = (0..length.div_ceil(WINDOW)).map(|window| window * WINDOW);
-    windows.flat_map(move |start| reader.written_by(start..(start + WINDOW).min(length)))
+    let starts = (0..length.div_ceil(WINDOW)).map(|window| window * WINDOW);
+    stream::iter(starts).then(move |start| reader.written_by(start..(start + WINDOW).min(length))).boxed()
 }
 
 /// A row for each writer, in which the darker columns have more of its bytes.
-fn picture(path: &StorePath, reader: &Reader) -> String {
+async fn picture(path: &StorePath, reader: &Reader) -> Result<String, Failure> {
     let writers = reader.writers();
     let column = reader.length().div_ceil(COLUMNS).max(1);
     let mut bytes = vec![vec![0_u64; COLUMNS as usize]; writers.len()];
-    for Extent { range, writer } in extents(reader) {
-        let Some(row) = writer.and_then(|writer| writers.iter().position(|one| *one == writer)) else {
-            continue;
-        };
-        for at in range.start / column..range.end.div_ceil(column) {
-            let shared = range.end.min((at + 1) * column) - range.start.max(at * column);
-            bytes[row][at as usize] += shared;
+    let mut windows = windows(reader);
+    while let Some(extents) = windows.try_next().await? {
+        for Extent { range, writer } in extents {
+            let Some(row) = writer.and_then(|writer| writers.iter().position(|one| *one == writer)) else {
+                continue;
+            };
+            for at in range.start / column..range.end.div_ceil(column) {
+                let shared = range.end.min((at + 1) * column) - range.start.max(at * column);
+                bytes[row][at as usize] += shared;
+            }
         }
     }
     let (width, height) = (MARGIN + COLUMNS as usize, (writers.len() + 2) * ROW);
@@ -238,7 +286,7 @@ fn picture(path: &StorePath, reader: &Reader) -> String {
         svg_row(&mut svg, (row + 1) * ROW, *writer, columns, column);
     }
     svg.push_str("</svg>\n");
-    svg
+    Ok(svg)
 }
 
 fn svg_row(svg: &mut String, y: usize, writer: LogName, columns: &[u64], column: u64) {

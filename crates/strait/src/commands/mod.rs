@@ -3,6 +3,7 @@
 mod attributes;
 mod cat;
 mod ckpt;
+mod concat;
 mod create;
 mod datanode;
 mod datanodes;
@@ -51,6 +52,7 @@ pub async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Get(get) => download::get(&context, get).await,
         Command::Rm(rm) => remove::rm(&context, rm).await,
         Command::Mv(mv) => rename::mv(&context, mv).await,
+        Command::Concat(flags) => concat::concat(&context, flags).await,
         Command::Mkdir(mkdir) => create::mkdir(&context, mkdir).await,
         Command::Touch(touch) => create::touch(&context, touch).await,
         Command::Chmod(chmod) => attributes::chmod(&context, chmod).await,

@@ -180,6 +180,14 @@ class Iface(strait._gen.DfsService.Iface):
         """
         pass
 
+    def concatFiles(self, request):
+        """
+        Parameters:
+         - request
+
+        """
+        pass
+
 
 class Client(strait._gen.DfsService.Client, Iface):
     def __init__(self, iprot, oprot=None):
@@ -865,6 +873,40 @@ class Client(strait._gen.DfsService.Client, Iface):
             raise result.error
         raise TApplicationException(TApplicationException.MISSING_RESULT, "setAttributes failed: unknown result")
 
+    def concatFiles(self, request):
+        """
+        Parameters:
+         - request
+
+        """
+        self.send_concatFiles(request)
+        return self.recv_concatFiles()
+
+    def send_concatFiles(self, request):
+        self._oprot.writeMessageBegin('concatFiles', TMessageType.CALL, self._seqid)
+        args = concatFiles_args()
+        args.request = request
+        args.write(self._oprot)
+        self._oprot.writeMessageEnd()
+        self._oprot.trans.flush()
+
+    def recv_concatFiles(self):
+        iprot = self._iprot
+        (fname, mtype, rseqid) = iprot.readMessageBegin()
+        if mtype == TMessageType.EXCEPTION:
+            x = TApplicationException()
+            x.read(iprot)
+            iprot.readMessageEnd()
+            raise x
+        result = concatFiles_result()
+        result.read(iprot)
+        iprot.readMessageEnd()
+        if result.success is not None:
+            return result.success
+        if result.error is not None:
+            raise result.error
+        raise TApplicationException(TApplicationException.MISSING_RESULT, "concatFiles failed: unknown result")
+
 
 class Processor(strait._gen.DfsService.Processor, Iface, TProcessor):
     def __init__(self, handler):
@@ -889,6 +931,7 @@ class Processor(strait._gen.DfsService.Processor, Iface, TProcessor):
         self._processMap["renamePath"] = Processor.process_renamePath
         self._processMap["removePath"] = Processor.process_removePath
         self._processMap["setAttributes"] = Processor.process_setAttributes
+        self._processMap["concatFiles"] = Processor.process_concatFiles
         self._on_message_begin = None
 
     def on_message_begin(self, func):
@@ -1427,6 +1470,32 @@ class Processor(strait._gen.DfsService.Processor, Iface, TProcessor):
             msg_type = TMessageType.EXCEPTION
             result = TApplicationException(TApplicationException.INTERNAL_ERROR, 'Internal error')
         oprot.writeMessageBegin("setAttributes", msg_type, seqid)
+        result.write(oprot)
+        oprot.writeMessageEnd()
+        oprot.trans.flush()
+
+    def process_concatFiles(self, seqid, iprot, oprot):
+        args = concatFiles_args()
+        args.read(iprot)
+        iprot.readMessageEnd()
+        result = concatFiles_result()
+        try:
+            result.success = self._handler.concatFiles(args.request)
+            msg_type = TMessageType.REPLY
+        except TTransport.TTransportException:
+            raise
+        except DfsError as error:
+            msg_type = TMessageType.REPLY
+            result.error = error
+        except TApplicationException as ex:
+            logging.exception('TApplication exception in handler')
+            msg_type = TMessageType.EXCEPTION
+            result = ex
+        except Exception:
+            logging.exception('Unexpected exception in handler')
+            msg_type = TMessageType.EXCEPTION
+            result = TApplicationException(TApplicationException.INTERNAL_ERROR, 'Internal error')
+        oprot.writeMessageBegin("concatFiles", msg_type, seqid)
         result.write(oprot)
         oprot.writeMessageEnd()
         oprot.trans.flush()
@@ -4629,6 +4698,166 @@ class setAttributes_result(object):
         return not (self == other)
 all_structs.append(setAttributes_result)
 setAttributes_result.thrift_spec = (
+    (0, TType.STRUCT, 'success', [MutationReply, None], None, ),  # 0
+    (1, TType.STRUCT, 'error', [DfsError, None], None, ),  # 1
+)
+
+
+class concatFiles_args(object):
+    """
+    Attributes:
+     - request
+
+    """
+
+    __slots__ = (
+        'request',
+    )
+
+
+    def __init__(self, request=None,):
+        self.request = request
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 1:
+                if ftype == TType.STRUCT:
+                    self.request = ConcatFilesRequest()
+                    self.request.read(iprot)
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('concatFiles_args')
+        if self.request is not None:
+            oprot.writeFieldBegin('request', TType.STRUCT, 1)
+            self.request.write(oprot)
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, getattr(self, key))
+             for key in self.__slots__]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        if not isinstance(other, self.__class__):
+            return False
+        for attr in self.__slots__:
+            my_val = getattr(self, attr)
+            other_val = getattr(other, attr)
+            if my_val != other_val:
+                return False
+        return True
+
+    def __ne__(self, other):
+        return not (self == other)
+all_structs.append(concatFiles_args)
+concatFiles_args.thrift_spec = (
+    None,  # 0
+    (1, TType.STRUCT, 'request', [ConcatFilesRequest, None], None, ),  # 1
+)
+
+
+class concatFiles_result(object):
+    """
+    Attributes:
+     - success
+     - error
+
+    """
+
+    __slots__ = (
+        'success',
+        'error',
+    )
+
+
+    def __init__(self, success=None, error=None,):
+        self.success = success
+        self.error = error
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 0:
+                if ftype == TType.STRUCT:
+                    self.success = MutationReply()
+                    self.success.read(iprot)
+                else:
+                    iprot.skip(ftype)
+            elif fid == 1:
+                if ftype == TType.STRUCT:
+                    self.error = DfsError.read(iprot)
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('concatFiles_result')
+        if self.success is not None:
+            oprot.writeFieldBegin('success', TType.STRUCT, 0)
+            self.success.write(oprot)
+            oprot.writeFieldEnd()
+        if self.error is not None:
+            oprot.writeFieldBegin('error', TType.STRUCT, 1)
+            self.error.write(oprot)
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, getattr(self, key))
+             for key in self.__slots__]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        if not isinstance(other, self.__class__):
+            return False
+        for attr in self.__slots__:
+            my_val = getattr(self, attr)
+            other_val = getattr(other, attr)
+            if my_val != other_val:
+                return False
+        return True
+
+    def __ne__(self, other):
+        return not (self == other)
+all_structs.append(concatFiles_result)
+concatFiles_result.thrift_spec = (
     (0, TType.STRUCT, 'success', [MutationReply, None], None, ),  # 0
     (1, TType.STRUCT, 'error', [DfsError, None], None, ),  # 1
 )

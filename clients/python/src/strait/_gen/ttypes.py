@@ -3491,6 +3491,130 @@ class TruncateFileRequest(object):
         return not (self == other)
 
 
+class ConcatFilesRequest(object):
+    """
+    Attributes:
+     - session
+     - request_id
+     - is_retry
+     - path
+     - sources
+
+    """
+
+    __slots__ = (
+        'session',
+        'request_id',
+        'is_retry',
+        'path',
+        'sources',
+    )
+
+
+    def __init__(self, session=None, request_id=None, is_retry=None, path=None, sources=None,):
+        self.session = session
+        self.request_id = request_id
+        self.is_retry = is_retry
+        self.path = path
+        self.sources = sources
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 1:
+                if ftype == TType.STRING:
+                    self.session = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 2:
+                if ftype == TType.STRING:
+                    self.request_id = iprot.readBinary()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 3:
+                if ftype == TType.BOOL:
+                    self.is_retry = iprot.readBool()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 4:
+                if ftype == TType.STRING:
+                    self.path = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 5:
+                if ftype == TType.LIST:
+                    self.sources = []
+                    (_etype38, _size35) = iprot.readListBegin()
+                    for _i39 in range(_size35):
+                        _elem40 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.sources.append(_elem40)
+                    iprot.readListEnd()
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('ConcatFilesRequest')
+        if self.session is not None:
+            oprot.writeFieldBegin('session', TType.STRING, 1)
+            oprot.writeString(self.session.encode('utf-8') if sys.version_info[0] == 2 else self.session)
+            oprot.writeFieldEnd()
+        if self.request_id is not None:
+            oprot.writeFieldBegin('request_id', TType.STRING, 2)
+            oprot.writeBinary(self.request_id)
+            oprot.writeFieldEnd()
+        if self.is_retry is not None:
+            oprot.writeFieldBegin('is_retry', TType.BOOL, 3)
+            oprot.writeBool(self.is_retry)
+            oprot.writeFieldEnd()
+        if self.path is not None:
+            oprot.writeFieldBegin('path', TType.STRING, 4)
+            oprot.writeString(self.path.encode('utf-8') if sys.version_info[0] == 2 else self.path)
+            oprot.writeFieldEnd()
+        if self.sources is not None:
+            oprot.writeFieldBegin('sources', TType.LIST, 5)
+            oprot.writeListBegin(TType.STRING, len(self.sources))
+            for iter41 in self.sources:
+                oprot.writeString(iter41.encode('utf-8') if sys.version_info[0] == 2 else iter41)
+            oprot.writeListEnd()
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, getattr(self, key))
+             for key in self.__slots__]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        if not isinstance(other, self.__class__):
+            return False
+        for attr in self.__slots__:
+            my_val = getattr(self, attr)
+            other_val = getattr(other, attr)
+            if my_val != other_val:
+                return False
+        return True
+
+    def __ne__(self, other):
+        return not (self == other)
+
+
 class MakeDirectoriesRequest(object):
     """
     Attributes:
@@ -4212,11 +4336,11 @@ class GetBlockLocationsReply(object):
             if fid == 1:
                 if ftype == TType.LIST:
                     self.blocks = []
-                    (_etype38, _size35) = iprot.readListBegin()
-                    for _i39 in range(_size35):
-                        _elem40 = BlockLocation()
-                        _elem40.read(iprot)
-                        self.blocks.append(_elem40)
+                    (_etype45, _size42) = iprot.readListBegin()
+                    for _i46 in range(_size42):
+                        _elem47 = BlockLocation()
+                        _elem47.read(iprot)
+                        self.blocks.append(_elem47)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -4233,8 +4357,8 @@ class GetBlockLocationsReply(object):
         if self.blocks is not None:
             oprot.writeFieldBegin('blocks', TType.LIST, 1)
             oprot.writeListBegin(TType.STRUCT, len(self.blocks))
-            for iter41 in self.blocks:
-                iter41.write(oprot)
+            for iter48 in self.blocks:
+                iter48.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -4853,6 +4977,15 @@ TruncateFileRequest.thrift_spec = (
     (3, TType.BOOL, 'is_retry', None, None, ),  # 3
     (4, TType.STRING, 'path', 'UTF8', None, ),  # 4
     (5, TType.I64, 'length', None, None, ),  # 5
+)
+all_structs.append(ConcatFilesRequest)
+ConcatFilesRequest.thrift_spec = (
+    None,  # 0
+    (1, TType.STRING, 'session', 'UTF8', None, ),  # 1
+    (2, TType.STRING, 'request_id', 'BINARY', None, ),  # 2
+    (3, TType.BOOL, 'is_retry', None, None, ),  # 3
+    (4, TType.STRING, 'path', 'UTF8', None, ),  # 4
+    (5, TType.LIST, 'sources', (TType.STRING, 'UTF8', False), None, ),  # 5
 )
 all_structs.append(MakeDirectoriesRequest)
 MakeDirectoriesRequest.thrift_spec = (

@@ -23,6 +23,8 @@ const RPC_MISMATCH: u32 = 0;
 const AUTH_ERROR: u32 = 1;
 const AUTH_NONE: u32 = 0;
 const AUTH_SYS: u32 = 1;
+const AUTH_TLS: u32 = 7;
+const STARTTLS: &[u8] = b"STARTTLS";
 
 /// A call, without its arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -217,6 +219,39 @@ impl Answer {
     }
 }
 
+/// The call by which a client asks to begin TLS (RFC 9289, section 4.1): the null procedure, with
+/// AUTH_TLS.
+pub fn tls_request(xid: u32, procedure: Procedure) -> Vec<u8> {
+    let mut out = Vec::with_capacity(40);
+    let Procedure { program, version, .. } = procedure;
+    put(&mut out, &[xid, CALL, RPC_VERSION, program, version, 0, AUTH_TLS, 0, AUTH_NONE, 0]);
+    out
+}
+
+/// The transaction id, if a message is such a call.
+pub fn asks_for_tls(message: &[u8]) -> Option<u32> {
+    let mut rest = message;
+    let xid = word(&mut rest).ok()?;
+    let mut next = || word(&mut rest).ok();
+    let begins = [next()?, next()?] == [CALL, RPC_VERSION];
+    let (_program, _version) = (next()?, next()?);
+    (begins && [next()?, next()?, next()?] == [0, AUTH_TLS, 0]).then_some(xid)
+}
+
+/// The server's consent to begin TLS.
+pub fn tls_offer(xid: u32) -> Vec<u8> {
+    let mut out = Vec::with_capacity(32);
+    put(&mut out, &[xid, REPLY, ACCEPTED, AUTH_NONE, STARTTLS.len() as u32]);
+    out.extend_from_slice(STARTTLS);
+    put(&mut out, &[0]);
+    out
+}
+
+/// Whether a message is the consent to call `xid`.
+pub fn is_tls_offer(xid: u32, message: &[u8]) -> bool {
+    message == tls_offer(xid)
+}
+
 /// Flavour and body of credentials or a verifier; `too_long` if the claimed size exceeds the limit.
 fn auth<'m>(rest: &mut &'m [u8], too_long: Unfit) -> Result<(u32, &'m [u8]), Unfit> {
     let flavour = word(rest)?;
@@ -263,6 +298,22 @@ mod tests {
         let words = [0x0102_0304, 0, 2, 100_003, 3, 7, 0, 0, 0, 0];
         let bytes: Vec<u8> = words.iter().flat_map(|word: &u32| word.to_be_bytes()).collect();
         assert_eq!(call(Credentials::None).encode(), bytes);
+    }
+
+    #[test]
+    fn tls_is_asked_for_and_offered_as_rfc_9289_has_it() {
+        let request = tls_request(9, Procedure::new(100_003, 3, 7));
+        assert_eq!(asks_for_tls(&request), Some(9));
+        assert_eq!(asks_for_tls(&call(sys()).encode()), None);
+        // Servers without TLS reject the flavour.
+        let why = Denial::Auth(AuthStatus::RejectedCredentials);
+        assert_eq!(Call::decode(&request), Err(Unfit::Denied { xid: 9, why }));
+        let offer = tls_offer(9);
+        assert!(is_tls_offer(9, &offer) && !is_tls_offer(8, &offer));
+        assert_eq!(Answer::decode(&offer), Some((9, Answer::Success, &[][..])));
+        for len in 0..offer.len() {
+            assert!(!is_tls_offer(9, &offer[..len]) && asks_for_tls(&request[..len]).is_none());
+        }
     }
 
     #[test]

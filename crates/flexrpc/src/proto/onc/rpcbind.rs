@@ -70,6 +70,41 @@ impl Mapping {
     }
 }
 
+/// Largest result of a look-up: an address, at most some 50 characters of an IPv6 one.
+pub const REPLY_BYTES: usize = 512;
+
+/// The call that asks for a program's address: of the portmapper (version 2) over IPv4, since all
+/// have it, and of rpcbind (version 3) over IPv6.
+pub fn question(host: IpAddr, (program, version): (u32, u32), is_tcp: bool) -> (Procedure, Vec<u8>) {
+    let (netid, none) = (Text::from(if is_tcp { "tcp6" } else { "udp6" }), Text::default());
+    let mut to = Encoder::flat(Vec::new());
+    to.u32(program);
+    to.u32(version);
+    if host.is_ipv4() {
+        to.u32(if is_tcp { 6 } else { 17 });
+        to.u32(0);
+        return (Procedure::new(PROGRAM, 2, 3), to.finish().into_vec());
+    }
+    let texts = [&netid, &none, &none].map(|text| to.text(text, UNLIMITED).is_ok());
+    debug_assert!(texts.iter().all(|fits| *fits));
+    (Procedure::new(PROGRAM, VERSION, 3), to.finish().into_vec())
+}
+
+/// The port in the answer to [`question`], 0 for none; `None` if it isn't an answer.
+pub fn port(host: IpAddr, answer: &[u8]) -> Option<u16> {
+    let word = u32::from_be_bytes(*answer.first_chunk()?);
+    if host.is_ipv4() {
+        return u16::try_from(word).ok();
+    }
+    let text = answer[4..].get(..word as usize)?;
+    if text.is_empty() {
+        return Some(0);
+    }
+    let mut parts = std::str::from_utf8(text).ok()?.rsplit('.');
+    let (low, high) = (parts.next()?.parse::<u8>().ok()?, parts.next()?.parse::<u8>().ok()?);
+    Some(u16::from_be_bytes([high, low]))
+}
+
 /// Whether rpcbind executed call `xid` successfully; `None` if this isn't its reply.
 pub fn was_done(xid: u32, reply: &[u8]) -> Option<bool> {
     let (answered, answer, result) = Answer::decode(reply)?;
@@ -104,6 +139,22 @@ mod tests {
         assert_eq!(netids("[::1]:9", true), [told("tcp6", "[::1]:9"), told("udp6", "[::1]:9")]);
         let any = netids("[::]:9", true);
         assert_eq!(any[2..], [told("tcp", "0.0.0.0:9"), told("udp", "0.0.0.0:9")]);
+    }
+
+    #[test]
+    fn a_port_is_read_from_what_rpcbind_answers_and_from_nothing_else() {
+        let (v4, v6) = (IpAddr::from([127, 0, 0, 1]), "::1".parse().unwrap());
+        assert_eq!(port(v4, &2049_u32.to_be_bytes()), Some(2049));
+        assert_eq!(port(v4, &0_u32.to_be_bytes()), Some(0));
+        assert_eq!(port(v4, &70_000_u32.to_be_bytes()), None);
+        let told = |text: &str| [&(text.len() as u32).to_be_bytes()[..], text.as_bytes()].concat();
+        assert_eq!(port(v6, &told("::1.8.1")), Some(2049));
+        assert_eq!(port(v6, &told("")), Some(0));
+        for wrong in ["::1", "8", "a.b", "1.300.1"] {
+            assert_eq!(port(v6, &told(wrong)), None, "{wrong}");
+        }
+        assert_eq!(port(v6, &u32::MAX.to_be_bytes()), None);
+        assert_eq!(port(v4, b"abc"), None);
     }
 
     #[test]

@@ -18,7 +18,9 @@ use crate::proto::checksum;
 use crate::proto::ids::{CallId, SessionId};
 use crate::proto::limits::UDP_DATAGRAM_BYTES;
 use crate::proto::onc::duplicates::{DuplicateLimits, Key};
-use crate::proto::onc::message::{Answer, AuthStatus, Call, Denial, REPLY_HEAD_BYTES, Unfit};
+use crate::proto::onc::message::{
+    Answer, AuthStatus, Call, Denial, REPLY_HEAD_BYTES, Unfit, asks_for_tls, tls_offer,
+};
 use crate::proto::onc::record::{self, FRAGMENT_BYTES, MARK_BYTES};
 use crate::proto::status::{FaultKind, Refusal};
 use crate::server::core::{Core, Origin, Response};
@@ -87,6 +89,12 @@ impl Core {
             return Response::Silence;
         }
         self.answer_onc(Message::new(buffer, len), origin, reuse)
+    }
+
+    /// The consent to a call that asks for TLS, over TCP.
+    pub(crate) fn tls_offer(&self, message: &Message) -> Bytes {
+        let offer = tls_offer(asks_for_tls(message.bytes()).unwrap_or_default());
+        [&record::mark(offer.len()), &offer[..]].concat().into()
     }
 
     /// Handles a message, on this thread.

@@ -188,6 +188,7 @@ impl World {
                 Mutation::Create { path, .. }
                 | Mutation::Delete { path, .. }
                 | Mutation::Truncate { path, .. } => path,
+                Mutation::Concat { sources, .. } => sources[0].clone(),
                 _ => {
                     self.client(host).unsure = None;
                     return self.soon(host, 1);
@@ -206,7 +207,7 @@ impl World {
             return self.begin_reading(host, path);
         }
         let [a, b, c] = paths(host);
-        let path = if self.random.one_in(2) { a } else { b };
+        let path = if self.random.one_in(2) { a.clone() } else { b.clone() };
         let Some(file) = self.model.files.get(&path) else {
             let least = self.losses.least();
             let replication = least + self.random.below(4 - u64::from(least)) as u16;
@@ -219,6 +220,10 @@ impl World {
             1 => Mutation::Rename { from: path, to: c, replace: true },
             2 => Mutation::Delete { path, recursive: false },
             3 => return self.create(host, path, true, replication),
+            0..=5 if self.joins && file.closed && self.joinable(&path, &[&a, &b, &c]).is_some() => {
+                let sources = self.joinable(&path, &[&a, &b, &c]).unwrap_or_default();
+                Mutation::Concat { target: path, sources }
+            }
             4 | 5 if file.closed => {
                 let length = self.random.below(length + 1);
                 Mutation::Truncate { path, length }
@@ -227,6 +232,17 @@ impl World {
             _ => Mutation::Append { path },
         };
         self.begin_asking(host, mutation);
+    }
+
+    /// The other files that can be joined to the one at `path`, if there are any.
+    fn joinable(&self, path: &str, all: &[&String]) -> Option<Vec<String>> {
+        let whole = |path: &&String| {
+            let file = self.model.files.get(path.as_str());
+            file.is_some_and(|file| file.closed && !file.bytes.is_empty())
+        };
+        let others = all.iter().filter(|other| other.as_str() != path);
+        let sources: Vec<String> = others.copied().filter(whole).cloned().collect();
+        (!sources.is_empty()).then_some(sources)
     }
 
     fn create(&mut self, host: Host, path: String, overwrite: bool, replication: u16) {
@@ -256,6 +272,9 @@ impl World {
             | Mutation::Delete { path, .. }
             | Mutation::Truncate { path, .. } => {
                 self.model.touch(path, now);
+            }
+            Mutation::Concat { target, sources } => {
+                sources.iter().chain([target]).for_each(|path| self.model.touch(path, now));
             }
             _ => {}
         }
@@ -371,6 +390,7 @@ impl World {
                     file.seen = file.seen.min(*length);
                 }
             }
+            Mutation::Concat { target, sources } => self.model.join(target, sources, now),
             _ => {}
         }
     }
@@ -388,7 +408,7 @@ impl World {
                 }
                 false
             }
-            Mutation::Delete { .. } => !there,
+            Mutation::Delete { .. } | Mutation::Concat { .. } => !there,
             Mutation::Truncate { length, .. } => status.is_ok_and(|status| status.length == *length),
             Mutation::Rename { from, to, .. } => {
                 if there && self.model.files.contains_key(to) {

@@ -76,6 +76,19 @@ impl Model {
         self.files.insert(path.to_owned(), file);
     }
 
+    /// Moves the sources' bytes to the end of the target.
+    pub fn join(&mut self, target: &str, sources: &[String], now: Millis) {
+        sources.iter().map(String::as_str).chain([target]).for_each(|path| self.touch(path, now));
+        for source in sources {
+            let Some(source) = self.files.remove(source) else { continue };
+            let Some(target) = self.files.get_mut(target) else { continue };
+            let before = target.bytes.len() as u64;
+            target.kept.extend(source.kept.iter().map(|(from, to)| (before + from, before + to)));
+            target.bytes.extend(&source.bytes);
+            target.least += source.least;
+        }
+    }
+
     /// Whether all pieces come from one file as it was at some time since `since`: the file of that
     /// path, or any file if a rename was under way.
     pub fn explains(&self, path: Option<&str>, since: Millis, pieces: &[(u64, Bytes)]) -> bool {

@@ -41,6 +41,7 @@ pub const NOTICED: &[(Fault, u64)] = &[
     (Fault::ReplacedEarly, 0),
     (Fault::KeptDroppedEarly, 971),
     (Fault::TruncationForgotten, 0),
+    (Fault::JoinedBackwards, 27),
     (Fault::StaleStampAccepted, 21),
     (Fault::IncarnationIgnored, 2190),
     (Fault::FenceForgotten, 21),

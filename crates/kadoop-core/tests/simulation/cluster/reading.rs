@@ -44,6 +44,7 @@ impl World {
             Mutation::Rename { from, to, .. } => from == path || to == path,
             Mutation::Create { path: of, .. } | Mutation::Delete { path: of, .. } => of == path,
             Mutation::Truncate { path: of, .. } => of == path,
+            Mutation::Concat { target, sources } => target == path || sources.iter().any(|of| of == path),
             _ => false,
         };
         self.clients.iter().any(|client| {

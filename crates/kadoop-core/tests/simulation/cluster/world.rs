@@ -173,6 +173,9 @@ pub struct World {
     /// Loses and restores files.
     pub losses: Losses,
     pub racks: Racks,
+    /// Whether clients join files. The schedules of all other seeds stay as they were before clients
+    /// could, with the faults that they notice.
+    pub joins: bool,
     /// The last record that the namenode has surely on disk.
     pub logged: u64,
     /// Whether the namenode couldn't read a checkpoint when it started.
@@ -283,6 +286,7 @@ impl World {
             swaps: Swaps::new(seed),
             losses: Losses::new(seed),
             racks: Racks::new(seed),
+            joins: seed % 11 == 5,
             logged: 0,
             unreadable: false,
             moment: None,

@@ -56,6 +56,8 @@ record Method<R extends TBase<R, ?>>(String name, Supplier<R> newReply) {
             new Method<>("closeFile", CloseFileReply::new);
     static final Method<MutationReply> TRUNCATE_FILE =
             new Method<>("truncateFile", MutationReply::new);
+    static final Method<MutationReply> CONCAT_FILES =
+            new Method<>("concatFiles", MutationReply::new);
     static final Method<MutationReply> MAKE_DIRECTORIES =
             new Method<>("makeDirectories", MutationReply::new);
     static final Method<MutationReply> RENAME_PATH =

@@ -1,5 +1,6 @@
 package fs.strait.client;
 
+import fs.strait.client.internal.ConcatFilesRequest;
 import fs.strait.client.internal.GetBlockLocationsRequest;
 import fs.strait.client.internal.GetChecksumReply;
 import fs.strait.client.internal.GetChecksumRequest;
@@ -21,6 +22,7 @@ import java.nio.file.NoSuchFileException;
 import java.nio.file.NotDirectoryException;
 import java.nio.file.OpenOption;
 import java.nio.file.Path;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.stream.Stream;
 
@@ -394,6 +396,24 @@ public final class StraitClient implements AutoCloseable {
         TruncateFileRequest request = new TruncateFileRequest();
         request.setPath(StraitUri.checked(path)).setLength(length);
         session.mutate(Method.TRUNCATE_FILE, request);
+    }
+
+    /**
+     * Moves the sources' bytes, in order, to the end of a closed file, and removes the sources: in one
+     * step and without copying. Needs the capability "concat".
+     *
+     * @param path the file that gets the bytes
+     * @param sources the files to join to it
+     * @throws IOException if the store can't
+     */
+    public void concat(String path, List<String> sources) throws IOException {
+        ConcatFilesRequest request = new ConcatFilesRequest();
+        List<String> checked = new ArrayList<>();
+        for (String source : sources) {
+            checked.add(StraitUri.checked(source));
+        }
+        request.setPath(StraitUri.checked(path)).setSources(checked);
+        session.mutate(Method.CONCAT_FILES, request);
     }
 
     // -- Whole files

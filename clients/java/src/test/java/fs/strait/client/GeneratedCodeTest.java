@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import fs.strait.client.internal.AppendDataRequest;
 import fs.strait.client.internal.AppendFileRequest;
 import fs.strait.client.internal.CloseFileRequest;
+import fs.strait.client.internal.ConcatFilesRequest;
 import fs.strait.client.internal.CreateFileRequest;
 import fs.strait.client.internal.MakeDirectoriesRequest;
 import fs.strait.client.internal.RemovePathRequest;
@@ -59,6 +60,7 @@ class GeneratedCodeTest {
                         new AppendDataRequest(),
                         new AppendFileRequest(),
                         new CloseFileRequest(),
+                        new ConcatFilesRequest(),
                         new CreateFileRequest(),
                         new MakeDirectoriesRequest(),
                         new RemovePathRequest(),

@@ -332,14 +332,14 @@ public class GetBlockLocationsReply implements org.apache.thrift.TBase<GetBlockL
           case 1: // BLOCKS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list40 = iprot.readListBegin();
-                struct.blocks = new java.util.ArrayList<BlockLocation>(_list40.size);
-                @org.apache.thrift.annotation.Nullable BlockLocation _elem41;
-                for (int _i42 = 0; _i42 < _list40.size; ++_i42)
+                org.apache.thrift.protocol.TList _list48 = iprot.readListBegin();
+                struct.blocks = new java.util.ArrayList<BlockLocation>(_list48.size);
+                @org.apache.thrift.annotation.Nullable BlockLocation _elem49;
+                for (int _i50 = 0; _i50 < _list48.size; ++_i50)
                 {
-                  _elem41 = new BlockLocation();
-                  _elem41.read(iprot);
-                  struct.blocks.add(_elem41);
+                  _elem49 = new BlockLocation();
+                  _elem49.read(iprot);
+                  struct.blocks.add(_elem49);
                 }
                 iprot.readListEnd();
               }
@@ -369,9 +369,9 @@ public class GetBlockLocationsReply implements org.apache.thrift.TBase<GetBlockL
           oprot.writeFieldBegin(BLOCKS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.blocks.size()));
-            for (BlockLocation _iter43 : struct.blocks)
+            for (BlockLocation _iter51 : struct.blocks)
             {
-              _iter43.write(oprot);
+              _iter51.write(oprot);
             }
             oprot.writeListEnd();
           }
@@ -404,9 +404,9 @@ public class GetBlockLocationsReply implements org.apache.thrift.TBase<GetBlockL
       if (struct.isSetBlocks()) {
         {
           oprot.writeI32(struct.blocks.size());
-          for (BlockLocation _iter44 : struct.blocks)
+          for (BlockLocation _iter52 : struct.blocks)
           {
-            _iter44.write(oprot);
+            _iter52.write(oprot);
           }
         }
       }
@@ -418,14 +418,14 @@ public class GetBlockLocationsReply implements org.apache.thrift.TBase<GetBlockL
       java.util.BitSet incoming = iprot.readBitSet(1);
       if (incoming.get(0)) {
         {
-          org.apache.thrift.protocol.TList _list45 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-          struct.blocks = new java.util.ArrayList<BlockLocation>(_list45.size);
-          @org.apache.thrift.annotation.Nullable BlockLocation _elem46;
-          for (int _i47 = 0; _i47 < _list45.size; ++_i47)
+          org.apache.thrift.protocol.TList _list53 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+          struct.blocks = new java.util.ArrayList<BlockLocation>(_list53.size);
+          @org.apache.thrift.annotation.Nullable BlockLocation _elem54;
+          for (int _i55 = 0; _i55 < _list53.size; ++_i55)
           {
-            _elem46 = new BlockLocation();
-            _elem46.read(iprot);
-            struct.blocks.add(_elem46);
+            _elem54 = new BlockLocation();
+            _elem54.read(iprot);
+            struct.blocks.add(_elem54);
           }
         }
         struct.setBlocksIsSet(true);

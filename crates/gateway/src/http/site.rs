@@ -4,12 +4,21 @@
 //! known names pass. An address as Host can't be rebound. A browser adds Origin to every POST of a
 //! page, so an unknown Origin is refused before anything else.
 
-use crate::http::{Answer, Refusal};
-use bytes::Bytes;
+use super::answer::Answer;
+use super::refused::Refusal;
 use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::{Response, StatusCode, Uri};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use strait_store::ErrorKind;
+
+/// Fields that a page of an allowed origin may send beside those of every page.
+const SENT_FIELDS: &str = "authorization, content-type, content-range, range, if-match, if-none-match, \
+                           if-modified-since, if-unmodified-since, if-range";
+/// Fields of an answer that it may read beside those of every page.
+const READ_FIELDS: &str = "etag, content-range, content-length, accept-ranges, last-modified, location, \
+                           link, retry-after, allow";
+/// A browser may ask for this before a page of a public site reaches a private address.
+const PRIVATE_NETWORK: &str = "access-control-allow-private-network";
 
 /// The operator's choices for HTTP.
 #[derive(Debug, Clone, Default)]
@@ -40,6 +49,14 @@ impl HttpAccess {
         if !self.serves(host) || named.is_some_and(|named| !self.serves(named)) {
             let message = "this Host isn't served; the operator can add it with --http-host";
             return Err(forbidden(message));
+        }
+        // Browsers send no Origin when a page shows an image, a script or a link's target.
+        let from = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
+        let is_of_page = from.is_some_and(|from| from != b"none" && from != b"same-origin");
+        if is_of_page && !headers.contains_key(header::ORIGIN) {
+            return Err(forbidden(
+                "a page of another site made this request; pages call with an Origin (CORS)",
+            ));
         }
         let mut origins = headers.get_all(header::ORIGIN).iter();
         match (origins.next(), origins.next()) {
@@ -73,26 +90,35 @@ fn forbidden(message: &'static str) -> Refusal {
 }
 
 impl Site {
-    /// Whether it is a page's origin, which the operator allows.
-    pub fn is_allowed(&self) -> bool {
-        self.0.is_some()
-    }
-
-    /// The answer to a browser that asks before it sends a page's request.
-    pub fn preflight(&self) -> Response<Answer> {
-        let mut response = Response::new(Answer::of(Bytes::new()));
+    /// The answer to OPTIONS, by which a browser asks before it sends a page's request.
+    pub fn options(&self, methods: &str) -> Response<Answer> {
+        let mut response = Response::new(Answer::of(""));
         *response.status_mut() = StatusCode::NO_CONTENT;
         let headers = response.headers_mut();
-        headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("POST"));
-        let fields = HeaderValue::from_static("authorization, content-type");
-        headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, fields);
+        let methods = HeaderValue::from_str(methods).unwrap_or(HeaderValue::from_static(""));
+        headers.insert(header::ALLOW, methods.clone());
+        if self.0.is_some() {
+            headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, methods);
+            headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(SENT_FIELDS));
+            headers.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
+            headers.insert(PRIVATE_NETWORK, HeaderValue::from_static("true"));
+        }
         response
     }
 
-    /// Lets the page read the answer.
+    /// Lets the page read the answer, and no other page. Bytes of a stored file never become a page with
+    /// rights of this site.
     pub fn allow(&self, headers: &mut HeaderMap) {
+        let reach = if self.0.is_some() { "cross-origin" } else { "same-origin" };
+        headers.insert("cross-origin-resource-policy", HeaderValue::from_static(reach));
+        headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        headers.insert(
+            header::CONTENT_SECURITY_POLICY,
+            HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'; sandbox"),
+        );
         if let Some(origin) = &self.0 {
             headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
+            headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(READ_FIELDS));
             headers.insert(header::VARY, HeaderValue::from_static("Origin"));
         }
     }

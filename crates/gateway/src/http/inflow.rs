@@ -1,0 +1,116 @@
+//! Requests' bodies on their way in.
+
+use super::refused::{Refusal, bad};
+use crate::config::Limits;
+use crate::connection::MIN_PROGRESS_BYTES;
+use crate::fair::Holder;
+use crate::memory::Permit;
+use crate::slow::{Flow, Way};
+use bytes::{Bytes, BytesMut};
+use hyper::StatusCode;
+use hyper::body::{Body, Incoming};
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use strait_store::ErrorKind;
+use tokio::time::timeout;
+
+/// A body, whose client has to make progress.
+pub struct Inflow<'a> {
+    body: &'a mut Incoming,
+    stall: Duration,
+    due: Instant,
+    /// Bytes since the last progress.
+    fresh: u64,
+    /// Received beyond the last piece.
+    over: Bytes,
+}
+
+impl<'a> Inflow<'a> {
+    /// From now on, the client has to send.
+    pub fn new(body: &'a mut Incoming, limits: &Limits) -> Self {
+        let due = Instant::now() + limits.stall;
+        Self { body, stall: limits.stall, due, fresh: 0, over: Bytes::new() }
+    }
+
+    /// The next bytes; none at the end.
+    ///
+    /// # Errors
+    /// The body is broken, or came too slowly.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, Refusal> {
+        if !self.over.is_empty() {
+            return Ok(Some(std::mem::take(&mut self.over)));
+        }
+        loop {
+            let slow = || {
+                let message = "the body came too slowly";
+                Refusal::new(StatusCode::REQUEST_TIMEOUT, ErrorKind::TimedOut, message)
+            };
+            let left = self.due.saturating_duration_since(Instant::now());
+            let next = timeout(left, poll_fn(|cx| Pin::new(&mut *self.body).poll_frame(cx))).await;
+            let frame = match next.map_err(|_| slow())? {
+                None => return Ok(None),
+                Some(Ok(frame)) => frame,
+                Some(Err(_)) => return Err(bad("the body is broken or cut short")),
+            };
+            let Ok(data) = frame.into_data() else { continue };
+            self.fresh += data.len() as u64;
+            if self.fresh >= MIN_PROGRESS_BYTES {
+                (self.fresh, self.due) = (0, Instant::now() + self.stall);
+            }
+            return Ok(Some(data));
+        }
+    }
+
+    /// The next `bytes`; fewer only at the end.
+    ///
+    /// # Errors
+    /// Those of [`Inflow::next`].
+    pub async fn piece(&mut self, bytes: usize) -> Result<Bytes, Refusal> {
+        // The gateway may have been busy with the piece before.
+        (self.fresh, self.due) = (0, Instant::now() + self.stall);
+        let mut piece = BytesMut::new();
+        while piece.len() < bytes {
+            let Some(mut data) = self.next().await? else { break };
+            self.over = data.split_off(data.len().min(bytes - piece.len()));
+            if piece.is_empty() {
+                // Grown to its size in one step, once there is something to keep.
+                piece.reserve(bytes.min(self.announced(data.len())));
+            }
+            piece.extend_from_slice(&data);
+        }
+        Ok(piece.freeze())
+    }
+
+    /// Bytes that are here or announced, at most.
+    fn announced(&self, here: usize) -> usize {
+        let to_come = self.body.size_hint().upper().map_or(usize::MAX, |bytes| bytes as usize);
+        to_come.saturating_add(here + self.over.len())
+    }
+}
+
+/// Notes the memory of a body while it is received, so that slow senders can be found.
+pub struct Receiving {
+    flow: Arc<Flow>,
+    holder: Arc<Holder>,
+}
+
+impl Receiving {
+    /// From now until it is dropped.
+    pub fn new(flow: Arc<Flow>, holder: Arc<Holder>, units: usize) -> Self {
+        flow.holds(Way::In, &holder, units);
+        Self { flow, holder }
+    }
+
+    /// The part of a body's memory that others may wait for.
+    pub fn units(memory: Option<&Permit>) -> usize {
+        memory.map_or(0, Permit::shared_units)
+    }
+}
+
+impl Drop for Receiving {
+    fn drop(&mut self) {
+        self.flow.holds(Way::In, &self.holder, 0);
+    }
+}

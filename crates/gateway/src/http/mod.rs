@@ -1,0 +1,255 @@
+//! HTTP/1.1, on the same port: one layer, and the faces on it.
+//!
+//! ```text
+//!   Joined ─ hyper ─→ Front: Host, Origin (site) → face by the path
+//!                       identity by the bearer token, in a Context of the request's own
+//!                       /thrift  thrift: body → Request ─→ dispatch
+//!                       /v1/…    rest:   target, query, conditions ─→ the store; bodies by pieces
+//!   Joined ←─ hyper ←─ Answer: in memory, or a Download's pieces
+//! ```
+//!
+//! hyper reads the heads and frames the bodies, from a connection whose first bytes were sniffed. A
+//! face gets no byte of a body before the user's share has memory for it (`inflow`), and an answer
+//! holds its memory until the connection has taken it over (`answer`, `download`).
+//!
+//! A browser sends any page's requests to 127.0.0.1, and a proxy shares one connection among users. So
+//! nothing here belongs to a connection: each request has a [`Context`] of its own, and never
+//! loopback's default identity.
+
+mod answer;
+mod download;
+mod inflow;
+mod joined;
+mod refused;
+pub mod rest;
+mod site;
+mod thrift;
+
+pub use joined::Joined;
+pub use site::HttpAccess;
+
+use crate::connection::MIN_PROGRESS_BYTES;
+use crate::context::Context;
+use crate::fair::Key;
+use crate::memory::{Account, Permit};
+use crate::peer::Peer;
+use crate::session::Identity;
+use crate::shared::Shared;
+use crate::slow::Cut;
+use crate::turns;
+use answer::Answer;
+use futures::FutureExt;
+use hyper::body::{Body, Incoming};
+use hyper::header::{self, HeaderMap, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode, Version};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use refused::{Refusal, refused};
+use std::convert::Infallible;
+use std::io;
+use std::panic::AssertUnwindSafe;
+use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use strait_store::{Error, ErrorKind, fail};
+use strait_telemetry::RequestId;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::watch;
+use tokio::time::interval;
+
+/// Largest head of a request, and most bytes of an answer that wait in the connection's own buffer. A
+/// token has some hundred bytes; with [`crate::Limits::connections`] they bound this memory to 128 MiB.
+const HEAD_BYTES: usize = 16 << 10;
+/// Most fields of a head. Browsers and proxies send some twenty.
+const HEAD_FIELDS: usize = 64;
+
+/// Serves the requests of a connection whose first bytes are in `io`.
+pub async fn serve<R, W>(
+    shared: Arc<Shared>,
+    io: Joined<R, W>,
+    peer: Peer,
+    (account, cut): (Account, Cut),
+    mut shutdown: watch::Receiver<bool>,
+) -> io::Result<()>
+where
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin,
+{
+    let (period, written) = (shared.limits.stall, io.written.clone());
+    let unsent = Arc::new(AtomicUsize::new(0));
+    let mut builder = http1::Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(shared.limits.greeting);
+    builder.max_buf_size(HEAD_BYTES).max_headers(HEAD_FIELDS);
+    let peer = Peer { http: true, ..peer };
+    let front = Arc::new(Front { shared, peer, account: Mutex::new(account), unsent: unsent.clone() });
+    let service = service_fn(move |request| {
+        let front = front.clone();
+        async move { Ok::<_, Infallible>(front.answer(request).await) }
+    });
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(io), service));
+    let mut cut = pin!(cut);
+    let mut ticks = interval(period);
+    let (mut before, mut was_sending, mut closing) = (0, false, *shutdown.borrow());
+    if closing {
+        connection.as_mut().graceful_shutdown();
+    }
+    loop {
+        tokio::select! {
+            ended = connection.as_mut() => return ended.map_err(io::Error::other),
+            _ = &mut cut => {
+                let message = "others wait for memory that this client uses too slowly";
+                return Err(io::Error::new(io::ErrorKind::TimedOut, message));
+            }
+            _ = ticks.tick() => {
+                let (now, sending) = (written.load(Ordering::Relaxed), unsent.load(Ordering::Relaxed) > 0);
+                if was_sending && sending && now - before < MIN_PROGRESS_BYTES {
+                    return Err(io::Error::new(io::ErrorKind::TimedOut, "stalled in mid-answer"));
+                }
+                (before, was_sending) = (now, sending);
+            }
+            _ = shutdown.changed(), if !closing => {
+                closing = true;
+                connection.as_mut().graceful_shutdown();
+            }
+        }
+    }
+}
+
+/// A connection's place in the gateway.
+pub struct Front {
+    shared: Arc<Shared>,
+    peer: Peer,
+    account: Mutex<Account>,
+    /// Answers that the connection hasn't taken over whole.
+    unsent: Arc<AtomicUsize>,
+}
+
+/// Ends a request's own context however the request ends.
+pub struct OfRequest(Arc<Context>);
+
+impl Drop for OfRequest {
+    fn drop(&mut self) {
+        self.0.connection_lost();
+    }
+}
+
+impl OfRequest {
+    /// Checks whether the request's login still holds, for answers and uploads that take long.
+    fn check_login(&self) -> strait_store::Result<()> {
+        let Some(session) = self.0.attached() else { return Ok(()) };
+        if session.has_ended() {
+            return fail(ErrorKind::Unauthenticated, "the session has ended; log in again");
+        }
+        match session.identity() {
+            Identity::User(login) => self.0.shared.sessions.check_login(&login),
+            Identity::Anonymous(_) | Identity::Nobody(_) => Ok(()),
+        }
+    }
+}
+
+/// The identity of a request before its body is read.
+pub struct Sender {
+    /// Its own context, shared with an answer that is still read.
+    context: Arc<OfRequest>,
+    /// The user or origin that it counts for.
+    key: Key,
+    /// It needs no login, or has one.
+    known: bool,
+}
+
+impl Front {
+    async fn answer(self: &Arc<Self>, request: Request<Incoming>) -> Response<Answer> {
+        let (head, body) = request.into_parts();
+        let site = match self.shared.http.check(&head.headers, &head.uri) {
+            Ok(site) => site,
+            Err(refusal) => return refused(&refusal),
+        };
+        let methods = match head.uri.path() {
+            thrift::PATH => Some("POST, OPTIONS".to_owned()),
+            path => rest::methods(path),
+        };
+        let mut response = match (methods, head.uri.path()) {
+            (None, _) => {
+                let message = "no such resource; see /openapi.json, or POST to /thrift";
+                refused(&Refusal::new(StatusCode::NOT_FOUND, ErrorKind::NotFound, message))
+            }
+            (Some(methods), _) if head.method == Method::OPTIONS => site.options(&methods),
+            (_, thrift::PATH) => thrift::answer(self, &head, body).await,
+            _ => rest::answer(self, &head, body).await,
+        };
+        // A proxy may see another end of a chunked body than hyper (RFC 9112, section 11.2).
+        if head.headers.contains_key(header::TRANSFER_ENCODING) {
+            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        site.allow(response.headers_mut());
+        response
+    }
+
+    /// The request's own context, with the session of its bearer token if it has one.
+    fn sender(&self, headers: &HeaderMap) -> Result<Sender, Refusal> {
+        let context = Arc::new(OfRequest(Arc::new(Context::new(self.shared.clone(), self.peer))));
+        let unauthorized =
+            |message| Refusal::new(StatusCode::UNAUTHORIZED, ErrorKind::Unauthenticated, message);
+        let mut given = headers.get_all(header::AUTHORIZATION).iter();
+        if let Some(first) = given.next() {
+            let token = first.to_str().ok().and_then(|text| text.split_once(' '));
+            let token = token.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+            let token = token.filter(|_| given.next().is_none());
+            let (_, token) =
+                token.ok_or(unauthorized("Authorization takes a session's token, once: Bearer TOKEN"))?;
+            let session = self.shared.sessions.by_token(token.trim(), &self.peer).map_err(|_| {
+                unauthorized("the token is wrong or has expired, or its login has ended; log in again")
+            })?;
+            context.0.attach(Some(session));
+        }
+        let key = context.0.attributed();
+        let known = key.is_some();
+        let key = key.unwrap_or(Key::Origin(self.peer.origin()));
+        self.account().set_holder(&key);
+        Ok(Sender { context, key, known })
+    }
+
+    fn account(&self) -> MutexGuard<'_, Account> {
+        self.account.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for the memory of a body. None if it fits the connection's reserve.
+    async fn memory(&self, bytes: usize) -> Option<Permit> {
+        let (budget, holder, reserve) = {
+            let account = self.account();
+            (account.budget().clone(), account.holder().clone(), account.reserve_bytes())
+        };
+        match bytes {
+            small if small <= reserve => None,
+            large => Some(budget.wait(&holder, large).await),
+        }
+    }
+
+    /// Refuses a body without an end that its version of HTTP can mark.
+    fn demand_length(body: &Incoming, version: Version) -> Result<Option<u64>, Refusal> {
+        let announced = body.size_hint().exact();
+        match announced.is_none() && version < Version::HTTP_11 {
+            true => {
+                let message = "a body needs a Content-Length";
+                Err(Refusal::new(StatusCode::LENGTH_REQUIRED, ErrorKind::InvalidArgument, message))
+            }
+            false => Ok(announced),
+        }
+    }
+}
+
+/// Runs a part of a request's work at stores: it counts for `key`, stops when it is dropped, and fails
+/// alone if a store's library panics.
+async fn guarded<T>(
+    key: Key,
+    id: RequestId,
+    work: impl Future<Output = strait_store::Result<T>>,
+) -> strait_store::Result<T> {
+    let work = turns::call(key, Box::pin(work));
+    let done = AssertUnwindSafe(RequestId::scope(Some(id), work)).catch_unwind().await;
+    done.unwrap_or_else(|_| {
+        tracing::error!(request = %id, "a call met a defect");
+        Err(Error::new(ErrorKind::Internal, "a defect in the gateway or its store"))
+    })
+}

@@ -1,0 +1,48 @@
+//! Requests that reach no method.
+
+use super::answer::Answer;
+use hyper::header::{self, HeaderValue};
+use hyper::{Response, StatusCode};
+use strait_store::ErrorKind;
+
+/// The reason why a request doesn't reach a method.
+pub struct Refusal {
+    /// HTTP's status.
+    pub status: StatusCode,
+    /// The kind of the error, as DfsV2 names them.
+    pub kind: ErrorKind,
+    /// Text for people, without a client's own words.
+    pub message: &'static str,
+}
+
+impl Refusal {
+    /// With all of its parts.
+    pub fn new(status: StatusCode, kind: ErrorKind, message: &'static str) -> Self {
+        Self { status, kind, message }
+    }
+}
+
+/// A request that is wrong in itself.
+pub fn bad(message: &'static str) -> Refusal {
+    Refusal::new(StatusCode::BAD_REQUEST, ErrorKind::InvalidArgument, message)
+}
+
+/// A refusal as JSON.
+pub fn refused(refusal: &Refusal) -> Response<Answer> {
+    let text =
+        format!("{{\"error\":{{\"kind\":\"{:?}\",\"message\":\"{}\"}}}}\n", refusal.kind, refusal.message);
+    let mut response = Response::new(Answer::of(text));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    as_refusal(response, refusal.status)
+}
+
+/// Adds status and fields of a refusal. It ends the connection, since the body may not have been read.
+pub fn as_refusal(mut response: Response<Answer>, status: StatusCode) -> Response<Answer> {
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    if status == StatusCode::UNAUTHORIZED {
+        headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
+    response
+}

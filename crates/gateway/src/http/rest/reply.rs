@@ -1,0 +1,55 @@
+//! Answers of requests that succeeded.
+
+use super::Answer;
+use hyper::header::{self, HeaderMap, HeaderValue};
+use hyper::{Response, StatusCode};
+use serde_json::Value;
+use std::time::{Duration, SystemTime};
+use strait_web::{EntityTag, State};
+
+/// The last second that HTTP's dates can write: 9999-12-31T23:59:59Z.
+const LAST_SECOND: u64 = 253_402_300_799;
+
+/// JSON, which a cache mustn't keep.
+pub fn json(status: StatusCode, value: &Value) -> Response<Answer> {
+    let mut response = Response::new(Answer::of(format!("{value}\n")));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+/// A status alone.
+pub fn empty(status: StatusCode) -> Response<Answer> {
+    let mut response = Response::new(Answer::of(""));
+    *response.status_mut() = status;
+    response
+}
+
+/// The description of the interface.
+pub fn described(text: &'static str) -> Response<Answer> {
+    let mut response = Response::new(Answer::of(text));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// Adds the fields of a file's state. A cache has to ask before it uses the file again.
+pub fn with_state(headers: &mut HeaderMap, state: &State) {
+    tag(headers, &state.tag);
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
+    if let Ok(date) = HeaderValue::from_str(&httpdate::fmt_http_date(state.modified)) {
+        headers.insert(header::LAST_MODIFIED, date);
+    }
+}
+
+/// Adds a file's tag.
+pub fn tag(headers: &mut HeaderMap, tag: &EntityTag) {
+    headers.extend(HeaderValue::from_str(&tag.to_string()).map(|tag| (header::ETAG, tag)));
+}
+
+/// A time of a store as HTTP can write it.
+pub fn time(ms: i64) -> SystemTime {
+    let ms = u64::try_from(ms).unwrap_or(0).min(LAST_SECOND * 1_000);
+    SystemTime::UNIX_EPOCH + Duration::from_millis(ms)
+}

@@ -1,0 +1,261 @@
+//! Names: status and attributes, listings, directories, renames, and what the store knows of a file.
+
+use super::failure::Failure;
+use super::json::{self, Attributes, Change, Rename};
+use super::{Answer, Asked, Place, files, reply};
+use crate::handles::{Handle, Listing};
+use crate::hex;
+use crate::listings::Unfinished;
+use crate::session::Session;
+use crate::turns;
+use crate::v2::{MAX_BLOCKS, PAGE_BYTES, next_page};
+use hyper::header::{self, HeaderValue};
+use hyper::{Response, StatusCode};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Instant;
+use strait_store::{Error, ErrorKind, FileSystemExt, Result as StoreResult};
+use strait_web::encode_path;
+use tokio::sync::Mutex;
+
+/// JSON's names and numbers take so many times the bytes that a listing counts for an entry.
+const JSON_EXPANSION: usize = 4;
+
+/// A file's or directory's status.
+pub async fn status(asked: &mut Asked<'_>) -> Result<Response<Answer>, Failure> {
+    let place = asked.place()?;
+    asked.query()?.end()?;
+    let status = place.fs.stat(&place.who, &place.path).await?;
+    if place.is_directory && !status.is_directory() {
+        let message = "the path ends with a slash, and is a file's";
+        return Err(Error::new(ErrorKind::NotADirectory, message).at("stat", &place.shown).into());
+    }
+    Ok(reply::json(StatusCode::OK, &json::status(&status)))
+}
+
+/// Sets attributes, or cuts a file.
+pub async fn set_status(asked: &mut Asked<'_>) -> Result<Response<Answer>, Failure> {
+    let place = asked.place()?;
+    asked.query()?.end()?;
+    let change = asked.json::<Attributes>().await?.change()?;
+    let held = asked.begin_change(&place)?;
+    let changed = turns::to_its_end(async move {
+        let _held = held;
+        let Place { fs, who, path, .. } = &place;
+        match change {
+            Change::Attributes(set) => fs.set_attributes(who, path, &set).await?,
+            Change::Length(length) => fs.truncate(who, path, length).await?,
+        }
+        fs.stat(who, path).await
+    });
+    Ok(reply::json(StatusCode::OK, &json::status(&changed.await?)))
+}
+
+/// A page of a directory.
+pub async fn list(asked: &mut Asked<'_>) -> Result<Response<Answer>, Failure> {
+    let place = asked.place()?;
+    let mut query = asked.query()?;
+    let limit = query.number("limit")?;
+    let cursor = query.take("after");
+    query.end()?;
+    let most = asked.front.shared.limits.list_page;
+    let most = match limit {
+        Some(0) => return Err(Error::new(ErrorKind::InvalidArgument, "limit is 1 or more").into()),
+        Some(limit) => usize::try_from(limit).unwrap_or(most).min(most),
+        None => most,
+    };
+    let Some(memory) = asked.front.account().now(PAGE_BYTES) else {
+        return Err(Error::new(ErrorKind::Busy, "no memory for the answer; try again later").into());
+    };
+    let begun = match cursor {
+        Some(cursor) => Begun::again(asked, &cursor)?,
+        None => Begun::new(asked, &place).await?,
+    };
+    let mut taken = begun.listing.lock().await;
+    let page = next_page(&mut taken, most, memory.bytes() / JSON_EXPANSION).await;
+    drop(taken);
+    let (entries, next) = match page {
+        Ok((entries, true)) => (entries, Some(begun.keep(asked)?)),
+        Ok((entries, false)) => {
+            begun.end(asked);
+            (entries, None)
+        }
+        Err(error) => {
+            begun.end(asked);
+            return Err(error.at("list", &place.shown).into());
+        }
+    };
+    let entries: Vec<Value> = entries.iter().map(json::status).collect();
+    let mut response = reply::json(StatusCode::OK, &json!({"entries": entries, "next": next}));
+    if let Some(next) = next {
+        let limit = limit.map(|limit| format!("&limit={limit}")).unwrap_or_default();
+        let target = encode_path(&place.shown);
+        let link = format!("</v1/directories{target}?after={next}{limit}>; rel=\"next\"");
+        response.headers_mut().extend(HeaderValue::from_str(&link).map(|link| (header::LINK, link)));
+    }
+    Ok(response)
+}
+
+/// A listing that a request continues, and the session that keeps it between two pages.
+struct Begun {
+    listing: Arc<Mutex<Listing>>,
+    session: Arc<Session>,
+    /// Its handle there, if it has one already.
+    handle: Option<i64>,
+}
+
+impl Begun {
+    /// From the first entry on.
+    async fn new(asked: &Asked<'_>, place: &Place) -> Result<Self, Failure> {
+        let status = place.fs.stat(&place.who, &place.path).await?;
+        if !status.is_directory() {
+            let message = "this is a file; see /v1/status and /v1/files";
+            return Err(Error::new(ErrorKind::NotADirectory, message).at("list", &place.shown).into());
+        }
+        let session = match asked.context.0.attached() {
+            Some(session) => session,
+            None => {
+                // A client without a login has no session yet; its token is in the cursor.
+                let sessions = &asked.front.shared.sessions;
+                let stranger = sessions.stranger(&asked.front.peer);
+                sessions.open(sessions.store_named(None)?, stranger, asked.front.peer.origin())?
+            }
+        };
+        let held = session.handles.place()?;
+        let listing = Listing::new(place.fs.list(&place.who, &place.path), held);
+        Ok(Self { listing: Arc::new(Mutex::new(listing)), session, handle: None })
+    }
+
+    /// From a cursor on: a handle in the request's session, or in the one whose token comes before it.
+    fn again(asked: &Asked<'_>, cursor: &str) -> Result<Self, Failure> {
+        let wrong = || Error::new(ErrorKind::InvalidArgument, "after isn't a cursor of an earlier page");
+        let (token, handle) = match cursor.rsplit_once('~') {
+            Some((token, handle)) => (Some(token), handle),
+            None => (None, cursor),
+        };
+        let bytes = hex::decode(handle).and_then(|bytes| <[u8; 8]>::try_from(bytes).ok());
+        let handle = i64::from_be_bytes(bytes.ok_or_else(wrong)?);
+        let session = match (token, asked.context.0.attached()) {
+            (Some(token), None) => asked.front.shared.sessions.by_token(token, &asked.front.peer)?,
+            (None, Some(session)) => session,
+            _ => return Err(wrong().into()),
+        };
+        let listing = session.handles.listing(handle)?;
+        Ok(Self { listing, session, handle: Some(handle) })
+    }
+
+    /// Keeps it for the next page; its cursor.
+    fn keep(self, asked: &Asked<'_>) -> Result<String, Failure> {
+        let handles = &self.session.handles;
+        let handle = self.handle.unwrap_or_else(|| handles.add(Handle::Listing(self.listing.clone())));
+        let (key, session) = (asked.key.clone(), Arc::downgrade(&self.session));
+        let (used, listing) = (Instant::now(), Arc::downgrade(&self.listing));
+        let unfinished = Unfinished { key, session, cursor: handle, used, listing };
+        if let Err(error) = asked.front.shared.listings.has_more(unfinished) {
+            let _ = handles.remove(handle);
+            return Err(error.into());
+        }
+        let cursor = hex::encode(&handle.to_be_bytes());
+        Ok(match asked.context.0.attached() {
+            Some(_) => cursor,
+            None => format!("{}~{cursor}", asked.front.shared.sessions.token(&self.session).0),
+        })
+    }
+
+    /// Ends it, with the session that was opened for it.
+    fn end(self, asked: &Asked<'_>) {
+        let _ = self.handle.map(|handle| self.session.handles.remove(handle));
+        if asked.context.0.attached().is_none() {
+            asked.front.shared.sessions.end(self.session.id);
+        }
+    }
+}
+
+/// Makes a directory and its missing parents.
+pub async fn make_directory(asked: &mut Asked<'_>) -> Result<Response<Answer>, Failure> {
+    let place = asked.place()?;
+    let mut query = asked.query()?;
+    let permission = json::permission(query.take("permission").as_deref())?;
+    query.end()?;
+    let held = asked.begin_change(&place)?;
+    let made = turns::to_its_end(async move {
+        let _held = held;
+        let Place { fs, who, path, .. } = &place;
+        let is_new = !fs.exists(who, path).await?;
+        fs.mkdirs(who, path, permission).await?;
+        Ok(is_new)
+    });
+    Ok(reply::empty(if made.await? { StatusCode::CREATED } else { StatusCode::NO_CONTENT }))
+}
+
+/// Removes a directory.
+pub async fn remove_directory(asked: &mut Asked<'_>) -> Result<Response<Answer>, Failure> {
+    let place = asked.place()?;
+    let mut query = asked.query()?;
+    let recursive = query.switch("recursive")?;
+    query.end()?;
+    let held = asked.begin_change(&place)?;
+    let removed = turns::to_its_end(async move {
+        let _held = held;
+        let Place { fs, who, path, .. } = &place;
+        if !fs.stat(who, path).await?.is_directory() {
+            let message = "this is a file; see /v1/files";
+            return Err(Error::new(ErrorKind::NotADirectory, message).at("remove", &place.shown));
+        }
+        fs.remove(who, path, recursive).await
+    });
+    removed.await?;
+    Ok(reply::empty(StatusCode::NO_CONTENT))
+}
+
+/// Renames a file or directory.
+pub async fn rename(asked: &mut Asked<'_>) -> Result<Response<Answer>, Failure> {
+    let who = asked.who()?;
+    asked.query()?.end()?;
+    let Rename { from, to, replace } = asked.json().await?;
+    let (from, to) = (asked.place_of(who.clone(), &from)?, asked.place_of(who, &to)?);
+    if from.store != to.store {
+        let message = "both paths must be in one store; copy the bytes instead";
+        return Err(Error::new(ErrorKind::InvalidArgument, message).at("rename", &from.shown).into());
+    }
+    let held = asked.begin_change(&from)?;
+    let renamed = turns::to_its_end(async move {
+        let _held = held;
+        from.fs.rename(&from.who, &from.path, &to.path, replace).await
+    });
+    renamed.await?;
+    Ok(reply::empty(StatusCode::NO_CONTENT))
+}
+
+/// The store's own checksum of a file.
+pub async fn checksum(asked: &mut Asked<'_>) -> Result<Response<Answer>, Failure> {
+    let place = asked.file()?;
+    asked.query()?.end()?;
+    let checksum = place.fs.checksum(&place.who, &place.path).await?;
+    let value = json!({"algorithm": checksum.algorithm, "value": hex::encode(&checksum.value)});
+    Ok(reply::json(StatusCode::OK, &value))
+}
+
+/// The blocks of a file, or of a range of it, and their hosts.
+pub async fn locations(asked: &mut Asked<'_>) -> Result<Response<Answer>, Failure> {
+    let place = asked.file()?;
+    let mut query = asked.query()?;
+    let start = query.number("offset")?.unwrap_or(0);
+    // HDFS counts in i64.
+    const MOST: u64 = i64::MAX as u64;
+    let length = query.number("length")?.unwrap_or(MOST);
+    query.end()?;
+    let end = start.saturating_add(length).min(MOST);
+    // Past the end of the file, stores may differ.
+    let found: StoreResult<_> = match start < end {
+        true => place.fs.block_locations(&place.who, &place.path, start..end).await,
+        false => files::status(&place).await.map(|_| Vec::new()),
+    };
+    let found = found?;
+    if found.len() > MAX_BLOCKS {
+        let message = format!("the range has {} blocks; ask for {MAX_BLOCKS} at most", found.len());
+        return Err(Error::new(ErrorKind::InvalidArgument, message).at("locate", &place.shown).into());
+    }
+    let blocks: Vec<Value> = found.iter().map(json::block).collect();
+    Ok(reply::json(StatusCode::OK, &json!({"blocks": blocks})))
+}

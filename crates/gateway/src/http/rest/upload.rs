@@ -1,0 +1,297 @@
+//! Writing files, of any size: PUT writes a whole file, PATCH appends.
+//!
+//! ```text
+//!   body ─ inflow ─→ pieces ─ channel ─→ a task: writer.append … close, rename
+//! ```
+//!
+//! The request receives while the task writes. If the client leaves in mid-body, the task notices by
+//! the end of the channel: a PUT leaves the former file as it was, an append closes the file with the
+//! bytes that came. A whole body is written to its end even if the client has left.
+
+use super::super::inflow::{Inflow, Receiving};
+use super::failure::Failure;
+use super::files::{self, demand, entity};
+use super::{Answer, Asked, Place, json, reply};
+use crate::fair::Grant;
+use crate::memory::Permit;
+use crate::random::random;
+use crate::temporary::Temporary;
+use crate::turns;
+use bytes::Bytes;
+use hyper::body::Body;
+use hyper::header;
+use hyper::{Response, StatusCode};
+use strait_store::{CreateOptions, Error, ErrorKind, FileWriter, Result as StoreResult};
+use strait_web::{Conditions, ContentRange, State};
+use tokio::sync::mpsc::{self, Receiver, Sender};
+
+/// Bytes written at a time.
+const PIECE_BYTES: usize = 256 << 10;
+/// Pieces that an upload holds at most: one is received, one waits, one is written.
+const PIECES: usize = 3;
+
+/// A part of a body, or the news that it is whole.
+enum Piece {
+    Data(Bytes),
+    End,
+}
+
+/// The parts of the gateway's shares that an upload holds.
+struct Held {
+    _file: Grant,
+    _change: Grant,
+    memory: Option<Permit>,
+}
+
+impl Held {
+    /// The part of its memory that others may wait for.
+    fn units(&self) -> usize {
+        Receiving::units(self.memory.as_ref())
+    }
+}
+
+/// PUT. With Content-Range it continues an earlier upload, as curl does.
+pub async fn write(asked: &mut Asked<'_>) -> Result<Response<Answer>, Failure> {
+    let place = asked.file()?;
+    let conditions = asked.conditions()?;
+    if let Some(range) = asked.field(header::CONTENT_RANGE)?.map(ContentRange::parse).transpose()? {
+        asked.query()?.end()?;
+        return go_on(asked, place, &conditions, range).await;
+    }
+    let mut query = asked.query()?;
+    let mut options = CreateOptions {
+        permission: json::permission(query.take("permission").as_deref())?,
+        replication: json::replication(query.number("replication")?)?,
+        block_size: query.number("block_size")?,
+        min_replicas: json::replication(query.number("min_replicas")?)?,
+        overwrite: false,
+    };
+    query.end()?;
+    let held = hold(asked, &place).await?;
+    let before = present(&place, &conditions).await?;
+    // A file keeps its mode, so that nobody reads a private one after its change.
+    options.permission = options.permission.or(before.as_ref().map(|before| before.permission));
+    let Some(directory) = place.path.parent() else {
+        return Err(Error::new(ErrorKind::IsADirectory, "the root is a directory").at("put", "/").into());
+    };
+    let name = format!(".strait-put-{:016x}", u64::from_be_bytes(random()));
+    let shown = name.clone();
+    let mut temporary = Temporary::new(place.fs.clone(), place.who.clone(), directory.join(&name)?);
+    // The client knows nothing of the temporary name.
+    let to = place.path.name().to_owned();
+    let readable = move |error: Error| {
+        let (path, message) = (error.path().replace(&shown, &to), error.message().replace(&shown, &to));
+        let renamed = Error::new(error.kind(), message).with_retry_safe(error.retry_safe());
+        renamed.at("put", path).caused_by(error)
+    };
+    let writer = temporary.create(&options).await.map_err(&readable)?;
+    let ((pieces, received), units) = (mpsc::channel(1), held.units());
+    let (to, checks) = (place.clone(), conditions.clone());
+    let written = turns::to_its_end(async move {
+        let _held = held;
+        let finished = write_pieces(writer, received).await;
+        finished.map_err(&readable)?;
+        rename(temporary, &to, &checks).await
+    });
+    let sent = send(asked, pieces, units).await;
+    let outcome = written.await;
+    sent?;
+    let (is_new, state) = (before.is_none(), outcome?);
+    let state = match state {
+        Ok(state) => state,
+        Err(current) => {
+            demand(&conditions, current.as_ref(), &place)?;
+            let message = "another client changed the file meanwhile; read it anew";
+            return Err(Error::new(ErrorKind::Busy, message).at("put", &place.shown).into());
+        }
+    };
+    Ok(done(if is_new { StatusCode::CREATED } else { StatusCode::NO_CONTENT }, state.as_ref()))
+}
+
+/// The file's status before a change, if there is one, and the conditions hold.
+async fn present(
+    place: &Place,
+    conditions: &Conditions,
+) -> Result<Option<strait_store::FileStatus>, Failure> {
+    if conditions.are_none() {
+        return Ok(files::status(place).await?);
+    }
+    let entity = entity(place).await?;
+    demand(conditions, entity.as_ref().map(|entity| &entity.state), place)?;
+    Ok(entity.map(|entity| entity.status))
+}
+
+/// Gives a whole upload its name, if the conditions still hold. Otherwise the state that they don't
+/// hold for.
+async fn rename(
+    temporary: Temporary,
+    place: &Place,
+    conditions: &Conditions,
+) -> StoreResult<Result<Option<State>, Option<State>>> {
+    let state = async || StoreResult::Ok(entity(place).await?.map(|entity| entity.state));
+    if !conditions.are_none() && !conditions.only_creates() {
+        let current = state().await?;
+        if conditions.decide(current.as_ref(), false) != strait_web::Verdict::Go {
+            return Ok(Err(current));
+        }
+    }
+    match temporary.rename(place.path.clone(), !conditions.only_creates()).await {
+        Err(error) if conditions.only_creates() && error.kind() == ErrorKind::AlreadyExists => {
+            Ok(Err(state().await?))
+        }
+        renamed => {
+            renamed?;
+            // The file is there; its tag is a courtesy.
+            Ok(Ok(state().await.unwrap_or(None)))
+        }
+    }
+}
+
+/// PATCH: appends the body.
+pub async fn append(asked: &mut Asked<'_>) -> Result<Response<Answer>, Failure> {
+    let place = asked.file()?;
+    let mut query = asked.query()?;
+    let offset = query.number("offset")?;
+    query.end()?;
+    let conditions = asked.conditions()?;
+    append_at(asked, place, &conditions, offset, false).await
+}
+
+/// A PUT with Content-Range.
+async fn go_on(
+    asked: &mut Asked<'_>,
+    place: Place,
+    conditions: &Conditions,
+    range: ContentRange,
+) -> Result<Response<Answer>, Failure> {
+    if asked.body.size_hint().exact().is_some_and(|length| length != range.length) {
+        let message = "Content-Range and Content-Length contradict each other";
+        return Err(Error::new(ErrorKind::InvalidArgument, message).at("put", place.shown).into());
+    }
+    append_at(asked, place, conditions, Some(range.first), range.first == 0).await
+}
+
+/// Appends the body at this offset, which must be the file's end. `may_create`: a missing file counts
+/// as an empty one.
+async fn append_at(
+    asked: &mut Asked<'_>,
+    place: Place,
+    conditions: &Conditions,
+    offset: Option<u64>,
+    may_create: bool,
+) -> Result<Response<Answer>, Failure> {
+    let held = hold(asked, &place).await?;
+    present(&place, conditions).await?;
+    let to = place.clone();
+    let opened = turns::to_its_end(async move {
+        let mut writer = match to.fs.append(&to.who, &to.path).await {
+            Err(error) if may_create && error.kind() == ErrorKind::NotFound => {
+                to.fs.create(&to.who, &to.path, &CreateOptions::default()).await?
+            }
+            writer => writer?,
+        };
+        let position = writer.position();
+        if offset.is_some_and(|offset| offset != position) {
+            writer.close().await?;
+            return Ok(Err(position));
+        }
+        Ok(Ok(writer))
+    });
+    let writer = match opened.await? {
+        Ok(writer) => writer,
+        Err(position) => {
+            let message = format!("the file has {position} bytes; send those from offset {position} on");
+            let error = Error::new(ErrorKind::InvalidArgument, message).at("append", &place.shown);
+            return Err(Failure::new(StatusCode::CONFLICT, error));
+        }
+    };
+    let ((pieces, received), units) = (mpsc::channel(1), held.units());
+    let to = place.clone();
+    let written = turns::to_its_end(async move {
+        let _held = held;
+        append_pieces(writer, received).await.map_err(|error| error.at("append", &to.shown))?;
+        Ok(entity(&to).await.unwrap_or(None).map(|entity| entity.state))
+    });
+    let sent = send(asked, pieces, units).await;
+    let outcome = written.await;
+    sent?;
+    Ok(done(StatusCode::NO_CONTENT, outcome?.as_ref()))
+}
+
+/// Waits for an upload's shares.
+async fn hold(asked: &Asked<'_>, place: &Place) -> Result<Held, Failure> {
+    let encoding = asked.field(header::CONTENT_ENCODING)?.unwrap_or("identity");
+    if !encoding.trim().eq_ignore_ascii_case("identity") {
+        let message = "Content-Encoding isn't kept; send the file's own bytes";
+        let error = Error::new(ErrorKind::InvalidArgument, message).at("put", &place.shown);
+        return Err(Failure::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, error));
+    }
+    let file = asked.front.shared.sessions.file_place(&asked.key)?;
+    let change = asked.begin_change(place)?;
+    let announced = asked.body.size_hint().upper().map_or(usize::MAX, |bytes| bytes as usize);
+    let needed = announced.min(PIECES * PIECE_BYTES);
+    let memory = asked.front.memory(needed).await;
+    Ok(Held { _file: file, _change: change, memory })
+}
+
+/// Receives the body, and sends it to the task that writes it. If that has failed, its outcome tells
+/// why. `units` of the shared memory are held meanwhile.
+async fn send(asked: &mut Asked<'_>, pieces: Sender<Piece>, units: usize) -> Result<(), Failure> {
+    let (flow, holder) = {
+        let account = asked.front.account();
+        (account.flow().clone(), account.holder().clone())
+    };
+    let mut inflow = Inflow::new(asked.body, &asked.front.shared.limits);
+    loop {
+        let piece = {
+            let _receiving = Receiving::new(flow.clone(), holder.clone(), units);
+            tokio::select! {
+                piece = inflow.piece(PIECE_BYTES) => piece?,
+                () = pieces.closed() => return Ok(()),
+            }
+        };
+        asked.context.check_login()?;
+        let piece = if piece.is_empty() { Piece::End } else { Piece::Data(piece) };
+        let ends = matches!(piece, Piece::End);
+        if pieces.send(piece).await.is_err() || ends {
+            return Ok(());
+        }
+    }
+}
+
+fn cut_short() -> Error {
+    Error::new(ErrorKind::Unavailable, "the client left before the end of the body")
+}
+
+/// Writes a whole body. A file without its end isn't closed.
+async fn write_pieces(mut writer: Box<dyn FileWriter>, mut pieces: Receiver<Piece>) -> StoreResult<()> {
+    loop {
+        match pieces.recv().await.ok_or_else(cut_short)? {
+            Piece::Data(data) => writer.append(data).await?,
+            Piece::End => return writer.close().await.map(drop),
+        }
+    }
+}
+
+/// Appends a body. If it is cut short, the file is closed with the bytes that came: the client looks at
+/// its length, and continues there.
+async fn append_pieces(mut writer: Box<dyn FileWriter>, mut pieces: Receiver<Piece>) -> StoreResult<()> {
+    loop {
+        match pieces.recv().await {
+            Some(Piece::Data(data)) => writer.append(data).await?,
+            Some(Piece::End) => return writer.close().await.map(drop),
+            None => {
+                writer.close().await?;
+                return Err(cut_short());
+            }
+        }
+    }
+}
+
+fn done(status: StatusCode, state: Option<&State>) -> Response<Answer> {
+    let mut response = reply::empty(status);
+    if let Some(state) = state {
+        reply::tag(response.headers_mut(), &state.tag);
+    }
+    response
+}

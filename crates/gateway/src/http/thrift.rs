@@ -1,0 +1,225 @@
+//! Thrift over HTTP: `POST /thrift`. Behind the body, a message goes the way of one over TCP.
+
+use super::answer::Answer;
+use super::inflow::{Inflow, Receiving};
+use super::refused::{Refusal, as_refusal, bad, refused};
+use super::{Front, Sender};
+use crate::dispatch::execute;
+use crate::memory::Permit;
+use crate::processor;
+use crate::request::{Body as Asked, Request as Message};
+use bytes::{Bytes, BytesMut};
+use hyper::body::{Body, Incoming};
+use hyper::header::{self, HeaderMap, HeaderValue};
+use hyper::http::request::Parts;
+use hyper::{Method, Response, StatusCode, Version};
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::time::{Duration, Instant};
+use strait_store::ErrorKind;
+use strait_wire::{ApplicationError, ApplicationErrorKind, Protocol, Sniff, Wire, sniff};
+use tokio::time::{sleep_until, timeout};
+
+/// The path of both services.
+pub const PATH: &str = "/thrift";
+/// Time for the first bytes of a refused request's body, which tell its protocol.
+const BEGINNING_PATIENCE: Duration = Duration::from_millis(100);
+
+/// Answers a request to [`PATH`].
+pub async fn answer(front: &Front, head: &Parts, body: Incoming) -> Response<Answer> {
+    front.called(head, body).await.unwrap_or_else(|refusal| refused(&refusal))
+}
+
+impl Front {
+    async fn called(&self, head: &Parts, mut body: Incoming) -> Result<Response<Answer>, Refusal> {
+        if head.method != Method::POST {
+            let message = "send a Thrift message by POST";
+            let refusal = Refusal::new(StatusCode::METHOD_NOT_ALLOWED, ErrorKind::Unsupported, message);
+            let mut response = refused(&refusal);
+            response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("POST, OPTIONS"));
+            return Ok(response);
+        }
+        let asked = content(&head.headers)?;
+        let admitted = self.sender(&head.headers).and_then(|sender| {
+            let most = self.admit(&body, head.version, sender.known)?;
+            Ok((sender, most))
+        });
+        let (sender, most) = match admitted {
+            Ok(admitted) => admitted,
+            Err(refusal) => {
+                let protocol = asked.protocol.or(begun(&mut body).await);
+                return protocol.map(|protocol| self.exception(&refusal, protocol, &asked)).ok_or(refusal);
+            }
+        };
+        let (message, memory) = self.receive(body, most, &asked).await?;
+        let protocol = match (asked.protocol, sniff(&message)) {
+            (Some(protocol), _) => protocol,
+            (None, Sniff::Thrift(Wire { protocol, framed: false })) => protocol,
+            (None, _) => return Err(bad("the body isn't an unframed Thrift message")),
+        };
+        if message.is_empty() {
+            return Err(bad("the body is empty"));
+        }
+        let wire = Wire { protocol, framed: false };
+        let request = Message::parse(wire, message, memory);
+        let is_bad = matches!(
+            &request.body,
+            Asked::Refused { error, .. } if error.kind != ApplicationErrorKind::UnknownMethod
+        );
+        let mut response = match self.execute(request, sender).await {
+            Ok(response) => response,
+            Err(refusal) => return Ok(self.exception(&refusal, protocol, &asked)),
+        };
+        response.headers_mut().insert(header::CONTENT_TYPE, asked.name);
+        if is_bad {
+            *response.status_mut() = StatusCode::BAD_REQUEST;
+        }
+        Ok(response)
+    }
+
+    /// A refusal as Thrift's exception: programs on Apache's libraries read the body, whatever the status.
+    fn exception(&self, refusal: &Refusal, protocol: Protocol, asked: &Content) -> Response<Answer> {
+        let error = ApplicationError {
+            kind: ApplicationErrorKind::Unknown,
+            message: format!("{:?}: {}", refusal.kind, refusal.message),
+        };
+        let encoded = error.reply(Wire { protocol, framed: false }, "", 0);
+        let answer = Answer::encoded(encoded, None, self.unsent.clone(), &self.account());
+        let mut response = Response::new(answer);
+        response.headers_mut().insert(header::CONTENT_TYPE, asked.name.clone());
+        as_refusal(response, refusal.status)
+    }
+
+    /// The most bytes that this body may have.
+    fn admit(&self, body: &Incoming, version: Version, known: bool) -> Result<Most, Refusal> {
+        let limits = &self.shared.limits;
+        let bytes = if known { limits.message_bytes } else { limits.stranger_message_bytes };
+        let most = Most { bytes, known };
+        let announced = Self::demand_length(body, version)?;
+        match announced.is_some_and(|length| length > bytes as u64) {
+            true => Err(most.exceeded()),
+            false => Ok(most),
+        }
+    }
+
+    /// The body, after its memory was granted.
+    async fn receive(
+        &self,
+        mut body: Incoming,
+        most: Most,
+        asked: &Content,
+    ) -> Result<(Bytes, Option<Permit>), Refusal> {
+        let announced = body.size_hint().exact();
+        // A chunked body may have as many bytes as it likes, until it exceeds the limit.
+        let needed = announced.map_or(most.bytes, |length| length as usize);
+        let memory = self.memory(needed * asked.copies).await;
+        let (flow, holder) = {
+            let account = self.account();
+            (account.flow().clone(), account.holder().clone())
+        };
+        let _receiving = Receiving::new(flow, holder, Receiving::units(memory.as_ref()));
+        let mut bytes = BytesMut::with_capacity(announced.map_or(0, |length| length as usize));
+        let mut inflow = Inflow::new(&mut body, &self.shared.limits);
+        while let Some(data) = inflow.next().await? {
+            if bytes.len() + data.len() > most.bytes {
+                return Err(most.exceeded());
+            }
+            bytes.extend_from_slice(&data);
+        }
+        Ok((bytes.freeze(), memory))
+    }
+
+    async fn execute(&self, request: Message, sender: Sender) -> Result<Response<Answer>, Refusal> {
+        let Sender { context, key, known } = sender;
+        if !known {
+            sleep_until(self.shared.pace.next(&key, Instant::now()).into()).await;
+        }
+        let granted = match request.answer_bytes() {
+            None => None,
+            Some(bytes) => match self.account().now(bytes) {
+                Some(permit) => Some(permit),
+                None => {
+                    let message = "no memory for the answer; try again later";
+                    return Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, ErrorKind::Busy, message));
+                }
+            },
+        };
+        let ready = self.shared.ready.holder(&key);
+        let answer = execute(request, context.0.clone(), key, granted);
+        let _engaged = ready.engage();
+        let outgoing = match processor::needs_turns(&ready) {
+            true => processor::in_turns(ready, answer).await,
+            false => answer.await,
+        };
+        let answer = Answer::encoded(outgoing.encoded, outgoing.memory, self.unsent.clone(), &self.account());
+        let mut response = Response::new(answer);
+        if outgoing.last {
+            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        Ok(response)
+    }
+}
+
+/// The limit of a body.
+struct Most {
+    bytes: usize,
+    /// Its sender is known before it is read.
+    known: bool,
+}
+
+impl Most {
+    fn exceeded(&self) -> Refusal {
+        let message = match self.known {
+            true => "the body is larger than a request may be",
+            false => {
+                "a body of more than 64 KiB needs the session's token in its head: Authorization: Bearer TOKEN"
+            }
+        };
+        Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, ErrorKind::InvalidArgument, message)
+    }
+}
+
+/// The protocol of the message that an unread body begins with, if that comes soon.
+async fn begun(body: &mut Incoming) -> Option<Protocol> {
+    let first = timeout(BEGINNING_PATIENCE, poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx))).await;
+    let data = first.ok()??.ok()?.into_data().ok()?;
+    match sniff(&data) {
+        Sniff::Thrift(Wire { protocol, framed: false }) => Some(protocol),
+        _ => None,
+    }
+}
+
+/// The kind of a body.
+struct Content {
+    /// None: its first bytes tell.
+    protocol: Option<Protocol>,
+    /// The answer has the same type.
+    name: HeaderValue,
+    /// How often its bytes may be in memory: JSON's payloads are decoded into others.
+    copies: usize,
+}
+
+/// Apache's libraries send `application/x-thrift` with every protocol.
+fn content(headers: &HeaderMap) -> Result<Content, Refusal> {
+    let given = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let kind = given.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let (name, protocol, copies) = match kind.as_str() {
+        "application/x-thrift" => ("application/x-thrift", None, 2),
+        "application/vnd.apache.thrift.binary" => {
+            ("application/vnd.apache.thrift.binary", Some(Protocol::Binary), 1)
+        }
+        "application/vnd.apache.thrift.compact" => {
+            ("application/vnd.apache.thrift.compact", Some(Protocol::Compact), 1)
+        }
+        "application/vnd.apache.thrift.json" => {
+            ("application/vnd.apache.thrift.json", Some(Protocol::Json), 2)
+        }
+        _ => {
+            let message =
+                "the Content-Type must be application/x-thrift or application/vnd.apache.thrift.PROTOCOL";
+            let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+            return Err(Refusal::new(status, ErrorKind::InvalidArgument, message));
+        }
+    };
+    Ok(Content { protocol, name: HeaderValue::from_static(name), copies })
+}

@@ -1,0 +1,74 @@
+//! A file under a temporary name, until it is whole.
+
+use std::sync::Arc;
+use strait_store::{CreateOptions, ErrorKind, FileSystem, FileWriter, Principal, Result, StorePath};
+use strait_telemetry::Seldom;
+
+/// A file that a task of its own removes when this is dropped, even if its client has left.
+pub struct Temporary {
+    fs: Arc<dyn FileSystem>,
+    who: Principal,
+    path: StorePath,
+    /// It has its real name, or is the only version of the file.
+    stays: bool,
+}
+
+impl Temporary {
+    /// From before it is made, since the client may leave meanwhile.
+    pub fn new(fs: Arc<dyn FileSystem>, who: Principal, path: StorePath) -> Self {
+        Self { fs, who, path, stays: false }
+    }
+
+    /// Makes it.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn create(&mut self, options: &CreateOptions) -> Result<Box<dyn FileWriter>> {
+        let made = self.fs.create(&self.who, &self.path, options).await;
+        if let Err(error) = &made {
+            // There is nothing to remove, unless the store can't tell.
+            self.stays = error.kind() != ErrorKind::OutcomeUnknown;
+        }
+        made
+    }
+
+    /// Gives it its name. Drop this only before its first poll or after its end.
+    ///
+    /// # Errors
+    /// The store's. Without `replace`, AlreadyExists if the name is taken.
+    pub async fn rename(mut self, to: StorePath, replace: bool) -> Result<()> {
+        let at_once = self.fs.capabilities().rename_replace;
+        if replace && !at_once {
+            // The store can't replace a file in one step.
+            match self.fs.remove(&self.who, &to, false).await {
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+                // From here on this is the only version of the file.
+                _ => self.stays = true,
+            }
+        }
+        self.fs.rename(&self.who, &self.path, &to, replace && at_once).await?;
+        self.stays = true;
+        Ok(())
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        if self.stays {
+            return;
+        }
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let (fs, who, path) = (self.fs.clone(), self.who.clone(), self.path.clone());
+        runtime.spawn(async move {
+            match fs.remove(&who, &path, false).await {
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    static LEFT: Seldom = Seldom::new();
+                    if let Some(left_out) = LEFT.may_write() {
+                        tracing::warn!(%error, left_out, "a temporary file is left");
+                    }
+                }
+                _ => {}
+            }
+        });
+    }
+}

@@ -1,0 +1,541 @@
+//! REST: what a request does to files and names, and what becomes of wrong and hostile ones.
+
+mod common;
+use common::http::*;
+use common::*;
+use serde_json::{Value, json};
+use std::io::Write;
+use std::sync::Arc;
+use std::time::Duration;
+use strait_gateway::{ConfiguredStore, HttpAccess};
+use strait_store::{FileSystem, FileSystemExt, MemoryStore, Principal, StorePath};
+use strait_testkit::eventually;
+
+fn request(method: &str, target: &str, fields: &str, body: &[u8]) -> Vec<u8> {
+    let length = match body.is_empty() && ["GET", "HEAD", "DELETE"].contains(&method) {
+        true => String::new(),
+        false => format!("Content-Length: {}\r\n", body.len()),
+    };
+    let head = format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\n{fields}{length}\r\n");
+    [head.as_bytes(), body].concat()
+}
+
+fn send(served: &Served, method: &str, target: &str, fields: &str, body: &[u8]) -> Answer {
+    let mut stream = connect(served);
+    let _ = stream.write_all(&request(method, target, fields, body));
+    if method == "HEAD" { head_of(&mut stream) } else { receive(&mut stream) }
+}
+
+fn get(served: &Served, target: &str) -> Answer {
+    send(served, "GET", target, "", b"")
+}
+
+fn put_file(served: &Served, target: &str, body: &[u8]) -> Answer {
+    let answer = send(served, "PUT", target, "", body);
+    assert!([201, 204].contains(&answer.status), "{}{:?}", answer.head, answer.body);
+    answer
+}
+
+fn json_body(method: &str, served: &Served, target: &str, body: &Value) -> Answer {
+    send(served, method, target, "Content-Type: application/json\r\n", body.to_string().as_bytes())
+}
+
+fn value(answer: &Answer) -> Value {
+    assert!(answer.status < 300, "{}{:?}", answer.head, answer.body);
+    serde_json::from_slice(&answer.body).unwrap()
+}
+
+fn field<'a>(answer: &'a Answer, name: &str) -> &'a str {
+    let mut lines = answer.head.lines().filter_map(|line| line.split_once(": "));
+    lines.find(|(known, _)| *known == name).unwrap_or_else(|| panic!("no {name} in {}", answer.head)).1
+}
+
+fn names(served: &Served, directory: &str) -> Vec<String> {
+    let page = value(&get(served, &format!("/v1/directories{directory}")));
+    let entries = page["entries"].as_array().unwrap().iter();
+    entries.map(|entry| entry["name"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn a_file_of_any_size_comes_back_as_it_was_written() {
+    let served = serve();
+    let content: Vec<u8> = (0..5_000_000u32).flat_map(u32::to_le_bytes).collect();
+    assert_eq!(put_file(&served, "/v1/files/d/large", &content).status, 201);
+    let answer = get(&served, "/v1/files/d/large");
+    assert_eq!(answer.status, 200);
+    assert!(answer.body == content);
+    assert_eq!(put_file(&served, "/v1/files/d/large", b"").status, 204);
+    let answer = get(&served, "/v1/files/d/large");
+    assert_eq!((answer.status, answer.body.len()), (200, 0));
+    assert_eq!(names(&served, "/d"), ["large"], "no temporary file is left");
+}
+
+#[test]
+fn a_chunked_upload_is_one_file() {
+    let served = serve();
+    let mut body = Vec::new();
+    for piece in [&b"one"[..], b"two", b"three"] {
+        body.extend_from_slice(format!("{:x}\r\n", piece.len()).as_bytes());
+        body.extend_from_slice(piece);
+        body.extend_from_slice(b"\r\n");
+    }
+    body.extend_from_slice(b"0\r\n\r\n");
+    let head = "PUT /v1/files/f HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let answer = raw(&served, &[head.as_bytes(), &body].concat());
+    assert_eq!(answer.status, 201, "{}", answer.head);
+    assert!(answer.head.contains("connection: close"));
+    assert_eq!(&get(&served, "/v1/files/f").body[..], b"onetwothree");
+}
+
+#[test]
+fn ranges_and_conditions_are_kept() {
+    let served = serve();
+    put_file(&served, "/v1/files/f", b"0123456789");
+    let whole = get(&served, "/v1/files/f");
+    let tag = field(&whole, "etag").to_owned();
+    let date = field(&whole, "last-modified").to_owned();
+    for (fields, status, body) in [
+        ("Range: bytes=2-4\r\n".to_owned(), 206, "234"),
+        ("Range: bytes=-3\r\n".to_owned(), 206, "789"),
+        ("Range: bytes=8-\r\n".to_owned(), 206, "89"),
+        ("Range: bytes=8-99\r\n".to_owned(), 206, "89"),
+        ("Range: bytes=0-1,4-5\r\n".to_owned(), 200, "0123456789"),
+        ("Range: lines=1-2\r\n".to_owned(), 200, "0123456789"),
+        (format!("Range: bytes=0-0\r\nIf-Range: {tag}\r\n"), 206, "0"),
+        ("Range: bytes=0-0\r\nIf-Range: \"other\"\r\n".to_owned(), 200, "0123456789"),
+        (format!("If-None-Match: {tag}\r\n"), 304, ""),
+        (format!("If-Modified-Since: {date}\r\n"), 304, ""),
+        (format!("If-Match: {tag}\r\n"), 200, "0123456789"),
+    ] {
+        let answer = send(&served, "GET", "/v1/files/f", &fields, b"");
+        assert_eq!((answer.status, &answer.body[..]), (status, body.as_bytes()), "{fields}{}", answer.head);
+    }
+    let range = send(&served, "GET", "/v1/files/f", "Range: bytes=2-4\r\n", b"");
+    assert_eq!(field(&range, "content-range"), "bytes 2-4/10");
+    let beyond = send(&served, "GET", "/v1/files/f", "Range: bytes=10-\r\n", b"");
+    typed(&beyond, 416, "InvalidArgument");
+    assert_eq!(field(&beyond, "content-range"), "bytes */10");
+    typed(&send(&served, "GET", "/v1/files/f", "If-Match: \"other\"\r\n", b""), 412, "InvalidArgument");
+    typed(&send(&served, "GET", "/v1/files/f", "If-Match: other\r\n", b""), 400, "InvalidArgument");
+    let head = send(&served, "HEAD", "/v1/files/f", "Range: bytes=2-4\r\n", b"");
+    assert_eq!(
+        (head.status, field(&head, "content-length"), field(&head, "etag")),
+        (200, "10", tag.as_str())
+    );
+}
+
+#[test]
+fn a_change_is_made_only_if_its_conditions_hold() {
+    let served = serve();
+    let create = |body: &[u8]| send(&served, "PUT", "/v1/files/f", "If-None-Match: *\r\n", body);
+    assert_eq!(create(b"one").status, 201);
+    typed(&create(b"two"), 412, "AlreadyExists");
+    let tag = field(&get(&served, "/v1/files/f"), "etag").to_owned();
+    let replace = |tag: &str| send(&served, "PUT", "/v1/files/f", &format!("If-Match: {tag}\r\n"), b"three");
+    typed(&replace("\"other\""), 412, "InvalidArgument");
+    let replaced = replace(&tag);
+    assert_eq!(replaced.status, 204);
+    typed(&replace(&tag), 412, "InvalidArgument");
+    assert_eq!(field(&replaced, "etag"), field(&get(&served, "/v1/files/f"), "etag"));
+    let remove = |tag: &str| send(&served, "DELETE", "/v1/files/f", &format!("If-Match: {tag}\r\n"), b"");
+    typed(&remove(&tag), 412, "InvalidArgument");
+    assert_eq!(remove(field(&replaced, "etag")).status, 204);
+    typed(&get(&served, "/v1/files/f"), 404, "NotFound");
+    typed(&send(&served, "PUT", "/v1/files/f", "If-Match: *\r\n", b"x"), 412, "InvalidArgument");
+    typed(&send(&served, "DELETE", "/v1/files/f", "", b""), 404, "NotFound");
+}
+
+#[test]
+fn an_append_names_the_place_where_it_begins() {
+    let served = serve();
+    put_file(&served, "/v1/files/f", b"0123");
+    let append = |target: &str, body: &[u8]| send(&served, "PATCH", target, "", body);
+    assert_eq!(append("/v1/files/f?offset=4", b"45").status, 204);
+    let repeated = append("/v1/files/f?offset=4", b"45");
+    typed(&repeated, 409, "InvalidArgument");
+    assert!(String::from_utf8_lossy(&repeated.body).contains("offset 6"), "{:?}", repeated.body);
+    assert_eq!(append("/v1/files/f", b"6").status, 204);
+    // As curl resumes an upload.
+    let go_on = |range: &str, body: &[u8]| {
+        send(&served, "PUT", "/v1/files/f", &format!("Content-Range: bytes {range}\r\n"), body)
+    };
+    assert_eq!(go_on("7-8/9", b"78").status, 204);
+    typed(&go_on("7-8/9", b"78"), 409, "InvalidArgument");
+    typed(&go_on("9-9/10", b"xy"), 400, "InvalidArgument");
+    typed(&go_on("nonsense", b"x"), 400, "InvalidArgument");
+    assert_eq!(&get(&served, "/v1/files/f").body[..], b"012345678");
+    typed(&append("/v1/files/missing", b"x"), 404, "NotFound");
+    // The file has no writer left.
+    assert_eq!(append("/v1/files/f?offset=9", b"9").status, 204);
+}
+
+#[test]
+fn an_upload_that_is_cut_short_changes_nothing() {
+    let served = serve();
+    put_file(&served, "/v1/files/d/f", b"before");
+    let mut stream = connect(&served);
+    let head = "PUT /v1/files/d/f HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5000000\r\n\r\n";
+    stream.write_all(&[head.as_bytes(), &[b'x'; 1_000_000]].concat()).unwrap();
+    eventually("the upload has begun", PATIENCE, || names(&served, "/d").len() == 2);
+    drop(stream);
+    eventually("its temporary file is gone", PATIENCE, || names(&served, "/d") == ["f"]);
+    assert_eq!(&get(&served, "/v1/files/d/f").body[..], b"before");
+}
+
+#[test]
+fn an_append_that_is_cut_short_keeps_the_bytes_that_came() {
+    let served = serve();
+    put_file(&served, "/v1/files/f", b"");
+    let mut stream = connect(&served);
+    let head = "PATCH /v1/files/f HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5000000\r\n\r\n";
+    stream.write_all(&[head.as_bytes(), &[b'x'; 1_000_000]].concat()).unwrap();
+    std::thread::sleep(Duration::from_millis(200));
+    drop(stream);
+    let length =
+        || field(&send(&served, "HEAD", "/v1/files/f", "", b""), "content-length").parse::<u64>().unwrap();
+    eventually("whole pieces are there", PATIENCE, || length() > 0);
+    eventually("the file has no writer", PATIENCE, || {
+        let target = format!("/v1/files/f?offset={}", length());
+        send(&served, "PATCH", &target, "", b"the rest").status == 204
+    });
+}
+
+#[test]
+fn a_replaced_file_keeps_its_permission() {
+    let served = serve();
+    assert_eq!(send(&served, "PUT", "/v1/files/f?permission=600", "", b"x").status, 201);
+    put_file(&served, "/v1/files/f", b"y");
+    assert_eq!(value(&get(&served, "/v1/status/f"))["permission"], "0600");
+    let wrong = send(&served, "PUT", "/v1/files/f?permission=9", "", b"x");
+    typed(&wrong, 400, "InvalidArgument");
+    typed(&send(&served, "PUT", "/v1/files/f?overwrite=true", "", b"x"), 400, "InvalidArgument");
+}
+
+#[test]
+fn names_are_made_listed_changed_and_removed() {
+    let served = serve();
+    let make = || send(&served, "PUT", "/v1/directories/a/b?permission=750", "", b"");
+    assert_eq!((make().status, make().status), (201, 204));
+    put_file(&served, "/v1/files/a/b/f", b"12345");
+    let status = value(&get(&served, "/v1/status/a/b"));
+    assert_eq!((&status["type"], &status["permission"]), (&json!("directory"), &json!("0750")));
+    let set =
+        json_body("PATCH", &served, "/v1/status/a/b/f", &json!({"permission": "0640", "modified_ms": 5000}));
+    let status = value(&set);
+    assert_eq!((&status["permission"], &status["modified_ms"]), (&json!("0640"), &json!(5000)));
+    assert_eq!(field(&get(&served, "/v1/files/a/b/f"), "last-modified"), "Thu, 01 Jan 1970 00:00:05 GMT");
+    let cut = json_body("PATCH", &served, "/v1/status/a/b/f", &json!({"length": 2}));
+    assert_eq!(value(&cut)["length"], 2);
+    let rename = |body: Value| json_body("POST", &served, "/v1/renames", &body);
+    assert_eq!(rename(json!({"from": "/a/b", "to": "/a/c"})).status, 204);
+    typed(&rename(json!({"from": "/a/b", "to": "/a/d"})), 404, "NotFound");
+    put_file(&served, "/v1/files/a/g", b"");
+    typed(&rename(json!({"from": "/a/g", "to": "/a/c/f"})), 409, "AlreadyExists");
+    assert_eq!(rename(json!({"from": "/a/g", "to": "/a/c/f", "replace": true})).status, 204);
+    typed(&send(&served, "DELETE", "/v1/directories/a", "", b""), 409, "NotEmpty");
+    typed(&send(&served, "DELETE", "/v1/files/a", "", b""), 409, "IsADirectory");
+    typed(&send(&served, "DELETE", "/v1/directories/a/c/f", "", b""), 409, "NotADirectory");
+    typed(&get(&served, "/v1/files/a"), 409, "IsADirectory");
+    typed(&get(&served, "/v1/directories/a/c/f"), 409, "NotADirectory");
+    assert_eq!(send(&served, "DELETE", "/v1/directories/a?recursive=true", "", b"").status, 204);
+    assert!(names(&served, "").is_empty());
+}
+
+#[test]
+fn a_listing_comes_in_pages_that_follow_each_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let users = with_users(dir.path());
+    let token =
+        value(&json_body("POST", &users, "/v1/sessions", &json!({"user": "tester", "password": "secret"})));
+    let bearer = format!("Authorization: Bearer {}\r\n", token["token"].as_str().unwrap());
+    for (served, fields) in [(&serve(), ""), (&users, bearer.as_str())] {
+        for number in 0..25 {
+            let made = send(served, "PUT", &format!("/v1/files/d/{number}"), fields, b"");
+            assert_eq!(made.status, 201, "{:?}", made.body);
+        }
+        let mut found = Vec::new();
+        let mut target = "/v1/directories/d?limit=10".to_owned();
+        loop {
+            let answer = send(served, "GET", &target, fields, b"");
+            let page = value(&answer);
+            found.extend(page["entries"].as_array().unwrap().iter().map(|entry| entry["path"].clone()));
+            let Some(next) = page["next"].as_str() else { break };
+            assert!(answer.head.contains("rel=\"next\""), "{}", answer.head);
+            target = format!("/v1/directories/d?limit=10&after={next}");
+        }
+        found.sort_by_key(Value::to_string);
+        found.dedup();
+        assert_eq!(found.len(), 25);
+        typed(&send(served, "GET", &target, fields, b""), 400, "InvalidArgument");
+        typed(&send(served, "GET", "/v1/directories/d?limit=0", fields, b""), 400, "InvalidArgument");
+        typed(&send(served, "GET", "/v1/directories/d?after=x", fields, b""), 400, "InvalidArgument");
+    }
+}
+
+#[test]
+fn a_listing_that_has_ended_leaves_no_session() {
+    let served = serve_with(|config| config.limits.sessions = 8);
+    for number in 0..3 {
+        put_file(&served, &format!("/v1/files/d/{number}"), b"");
+    }
+    for _ in 0..20 {
+        assert_eq!(names(&served, "/d").len(), 3);
+        let page = value(&get(&served, "/v1/directories/d?limit=2"));
+        let next = page["next"].as_str().unwrap();
+        let rest = value(&get(&served, &format!("/v1/directories/d?limit=2&after={next}")));
+        assert_eq!((rest["entries"].as_array().unwrap().len(), &rest["next"]), (1, &Value::Null));
+    }
+}
+
+#[test]
+fn the_stores_facts_are_told() {
+    let served = serve();
+    put_file(&served, "/v1/files/f", b"123456789");
+    let blocks = value(&get(&served, "/v1/locations/f"));
+    assert_eq!(blocks["blocks"][0]["length"], 9);
+    assert_eq!(value(&get(&served, "/v1/locations/f?offset=100"))["blocks"], json!([]));
+    assert!(value(&get(&served, "/v1/checksums/f"))["value"].as_str().unwrap().len() >= 8);
+    assert_eq!(value(&get(&served, "/v1/stores"))["stores"][0]["name"], "main");
+    assert!(value(&get(&served, "/v1/stores/main"))["capabilities"].as_array().unwrap().len() > 3);
+    typed(&get(&served, "/v1/stores/other"), 404, "NotFound");
+    let described = value(&get(&served, "/openapi.json"));
+    assert_eq!(described["openapi"], "3.0.3");
+}
+
+#[test]
+fn a_path_names_its_store() {
+    let lab = Arc::new(MemoryStore::new("tester"));
+    let store = lab.clone();
+    let served = serve_with(|config| {
+        config.stores.push(ConfiguredStore { name: "lab".into(), uri: "memory:///lab".into(), fs: store });
+    });
+    put_file(&served, "/v1/files/@lab/f", b"in the lab");
+    put_file(&served, "/v1/files/%40lab/g", b"");
+    put_file(&served, "/v1/files/@@lab/f", b"in the default store");
+    assert_eq!(names(&served, "/@lab"), ["f", "g"]);
+    assert_eq!(names(&served, ""), ["@lab"]);
+    typed(&get(&served, "/v1/files/@other/f"), 404, "NotFound");
+    typed(&get(&served, "/v1/files/@/f"), 400, "InvalidArgument");
+    let across = json_body("POST", &served, "/v1/renames", &json!({"from": "/@lab/f", "to": "/f"}));
+    typed(&across, 400, "InvalidArgument");
+    let within = json_body("POST", &served, "/v1/renames", &json!({"from": "/@lab/f", "to": "/@lab/h"}));
+    assert_eq!(within.status, 204);
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let path = StorePath::parse("/h").unwrap();
+    assert!(runtime.block_on(lab.exists(&Principal::new("tester"), &path)).unwrap());
+}
+
+#[test]
+fn each_request_is_its_tokens_users_or_nobodys() {
+    let dir = tempfile::tempdir().unwrap();
+    let served = with_users(dir.path());
+    for (method, target) in [
+        ("GET", "/v1/files/f"),
+        ("HEAD", "/v1/files/f"),
+        ("PUT", "/v1/files/f"),
+        ("PATCH", "/v1/files/f"),
+        ("DELETE", "/v1/files/f"),
+        ("GET", "/v1/status/"),
+        ("PATCH", "/v1/status/f"),
+        ("GET", "/v1/directories/"),
+        ("PUT", "/v1/directories/d"),
+        ("DELETE", "/v1/directories/d"),
+        ("POST", "/v1/renames"),
+        ("GET", "/v1/checksums/f"),
+        ("GET", "/v1/locations/f"),
+        ("GET", "/v1/stores"),
+        ("GET", "/v1/stores/main"),
+        ("POST", "/v1/sessions"),
+        ("GET", "/v1/sessions/current"),
+        ("DELETE", "/v1/sessions/current"),
+    ] {
+        let answer = send(&served, method, target, "", b"");
+        assert_eq!(answer.status, 401, "{method} {target}: {}", answer.head);
+        assert_eq!(field(&answer, "www-authenticate"), "Bearer");
+    }
+    let log_in = |password| {
+        json_body("POST", &served, "/v1/sessions", &json!({"user": "tester", "password": password}))
+    };
+    typed(&log_in("wrong"), 401, "Unauthenticated");
+    let answer = log_in("secret");
+    assert_eq!((answer.status, field(&answer, "cache-control")), (201, "no-store"));
+    let bearer =
+        |answer: &Answer| format!("Authorization: Bearer {}\r\n", value(answer)["token"].as_str().unwrap());
+    let first = bearer(&answer);
+    let mut stream = connect(&served);
+    stream.write_all(&request("PUT", "/v1/files/f", &first, b"x")).unwrap();
+    assert_eq!(receive(&mut stream).status, 201);
+    stream.write_all(&request("GET", "/v1/files/f", "", b"")).unwrap();
+    typed(&receive(&mut stream), 401, "Unauthenticated");
+    let twice = format!("{first}{first}");
+    typed(&send(&served, "GET", "/v1/files/f", &twice, b""), 401, "Unauthenticated");
+    typed(&send(&served, "GET", "/v1/files/f", "Authorization: Basic dDpz\r\n", b""), 401, "Unauthenticated");
+    assert_eq!(value(&send(&served, "GET", "/v1/sessions/current", &first, b""))["user"], "tester");
+    let renewed = bearer(&send(&served, "POST", "/v1/sessions", &first, b""));
+    assert_eq!(send(&served, "GET", "/v1/files/f", &renewed, b"").status, 200);
+    assert_eq!(send(&served, "DELETE", "/v1/sessions/current", &renewed, b"").status, 204);
+    for ended in [&first, &renewed] {
+        typed(&send(&served, "GET", "/v1/files/f", ended, b""), 401, "Unauthenticated");
+    }
+}
+
+#[test]
+fn pages_of_other_sites_are_refused_and_allowed_ones_served() {
+    let served = serve_with(|config| {
+        config.http = HttpAccess { hosts: Vec::new(), origins: vec!["https://app.example".into()] };
+    });
+    put_file(&served, "/v1/files/f", b"x");
+    for (fields, status) in [
+        ("Origin: https://evil.example\r\n", 403),
+        ("Origin: null\r\n", 403),
+        ("Sec-Fetch-Site: cross-site\r\n", 403),
+        ("Sec-Fetch-Site: same-site\r\n", 403),
+        ("Sec-Fetch-Site: cross-site\r\nOrigin: https://evil.example\r\n", 403),
+        ("Sec-Fetch-Site: cross-site\r\nOrigin: https://app.example\r\n", 200),
+        ("Sec-Fetch-Site: none\r\n", 200),
+        ("Host: evil.example\r\n", 400),
+    ] {
+        let answer = send(&served, "GET", "/v1/files/f", fields, b"");
+        assert_eq!(answer.status, status, "{fields}");
+        let allows = answer.head.contains("access-control-allow-origin: https://app.example");
+        assert_eq!(allows, status == 200 && fields.contains("app.example"), "{fields}");
+    }
+    let plain = get(&served, "/v1/files/f");
+    assert_eq!(field(&plain, "cross-origin-resource-policy"), "same-origin");
+    assert_eq!(field(&plain, "x-content-type-options"), "nosniff");
+    assert!(field(&plain, "content-security-policy").contains("sandbox"));
+    let preflight = |origin: &str| {
+        let fields = format!("Origin: {origin}\r\nAccess-Control-Request-Method: PUT\r\n");
+        send(&served, "OPTIONS", "/v1/files/f", &fields, b"")
+    };
+    let allowed = preflight("https://app.example");
+    assert_eq!(allowed.status, 204);
+    assert!(field(&allowed, "access-control-allow-methods").contains("PUT"));
+    typed(&preflight("https://evil.example"), 403, "PermissionDenied");
+    let own = send(&served, "OPTIONS", "/v1/files/f", "", b"");
+    assert!(own.status == 204 && !own.head.contains("access-control"), "{}", own.head);
+}
+
+#[test]
+fn hostile_requests_get_typed_4xx_and_others_are_served() {
+    let served = serve();
+    put_file(&served, "/v1/files/f", b"x");
+    let long = format!("/v1/files/{}", "a/".repeat(4_500));
+    let deep = format!("/v1/files/{}", "a/".repeat(1_100));
+    for target in [
+        "/v1/files/../f",
+        "/v1/files/%2e%2e/f",
+        "/v1/files/%2E%2E%2Ff",
+        "/v1/files/a%2ff",
+        "/v1/files/f%00",
+        "/v1/files/%",
+        "/v1/files/%zz",
+        "/v1/files/a/./f",
+        "/v1/files/f/",
+        "/v1/files/f?x=1",
+        "/v1/files/f?%zz",
+        "/v1/files//../../etc/passwd",
+        "/v1/status/..",
+        "/v1/directories/%2e%2e",
+        &deep,
+        &long,
+    ] {
+        typed(&get(&served, target), 400, "InvalidArgument");
+    }
+    let name = "x".repeat(256);
+    typed(&send(&served, "PUT", &format!("/v1/files/{name}"), "", b"x"), 400, "InvalidArgument");
+    typed(&send(&served, "POST", "/v1/files/f", "", b"x"), 405, "Unsupported");
+    typed(&send(&served, "PROPFIND", "/v1/files/f", "", b"x"), 405, "Unsupported");
+    typed(&get(&served, "/v1/nothing"), 404, "NotFound");
+    typed(&send(&served, "PUT", "/v1/files/f", "Content-Encoding: gzip\r\n", b"x"), 415, "InvalidArgument");
+    typed(
+        &send(&served, "GET", "/v1/files/f", "Range: bytes=0-0\r\nRange: bytes=0-0\r\n", b""),
+        400,
+        "InvalidArgument",
+    );
+    let rename = |kind: &str, body: &[u8]| {
+        send(&served, "POST", "/v1/renames", &format!("Content-Type: {kind}\r\n"), body)
+    };
+    let deep = [b"[".repeat(30_000), b"]".repeat(30_000)].concat();
+    for body in [
+        &b"{"[..],
+        b"[]",
+        b"{}",
+        &deep,
+        b"{\"from\":1,\"to\":2}",
+        b"[\"/f\",\"/g\",true]",
+        b"{\"from\":\"a\",\"to\":\"/b\"}",
+        b"\xff",
+    ] {
+        typed(&rename("application/json", body), 400, "InvalidArgument");
+    }
+    typed(&rename("application/json", &vec![b' '; 70_000]), 413, "InvalidArgument");
+    typed(&rename("text/plain", b"{\"from\":\"/f\",\"to\":\"/g\"}"), 415, "InvalidArgument");
+    let huge = format!("/v1/files/f?{}", "a".repeat(1 << 20));
+    assert!((400..500).contains(&get(&served, &huge).status));
+    let head = |fields: &str| format!("PUT /v1/files/g HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n");
+    for (fields, rest) in [
+        ("Content-Length: 5\r\nContent-Length: 6\r\n", "hello"),
+        ("Content-Length: -1\r\n", ""),
+        ("Transfer-Encoding: gzip\r\n", "hello"),
+        ("Transfer-Encoding: chunked\r\n", "fffffffffffffffff\r\n"),
+        ("Transfer-Encoding: chunked\r\n", "5\r\nhelloX\r\n"),
+    ] {
+        let answer = raw(&served, format!("{}{rest}", head(fields)).as_bytes());
+        assert!((400..500).contains(&answer.status), "{fields}: {}", answer.status);
+    }
+    assert_eq!(names(&served, ""), ["f"], "none of them made a file");
+    assert_eq!(get(&served, "/v1/files/f").status, 200);
+}
+
+#[test]
+fn an_unread_body_is_no_request() {
+    let served = serve();
+    let mut stream = connect(&served);
+    let smuggled = request("PUT", "/v1/files/smuggled", "", b"x");
+    stream.write_all(&request("PUT", "/v1/files/f?wrong=1", "", &smuggled)).unwrap();
+    let first = receive(&mut stream);
+    assert_eq!(first.status, 400);
+    assert!(first.head.contains("connection: close"), "{}", first.head);
+    assert_eq!(receive(&mut stream).status, 0);
+    assert!(names(&served, "").is_empty());
+}
+
+#[test]
+fn a_refusal_reaches_a_client_that_still_sends() {
+    let dir = tempfile::tempdir().unwrap();
+    let served = with_users(dir.path());
+    for _ in 0..20 {
+        let mut stream = connect(&served);
+        let head = "PUT /v1/files/f HTTP/1.1\r\nHost: localhost\r\nContent-Length: 900000\r\n\r\n";
+        stream.write_all(head.as_bytes()).unwrap();
+        stream.write_all(&vec![b'x'; 900_000]).unwrap();
+        typed(&receive(&mut stream), 401, "Unauthenticated");
+    }
+}
+
+#[test]
+fn a_body_that_comes_too_slowly_times_out_and_changes_nothing() {
+    let served = serve_with(|config| config.limits.stall = Duration::from_millis(300));
+    let mut stream = connect(&served);
+    let head = "PUT /v1/files/f HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\nabc";
+    stream.write_all(head.as_bytes()).unwrap();
+    typed(&receive(&mut stream), 408, "TimedOut");
+    eventually("no file is left", PATIENCE, || names(&served, "").is_empty());
+}
+
+#[test]
+fn names_that_are_not_utf8_have_a_target() {
+    let dir = tempfile::tempdir().unwrap();
+    let store: Arc<dyn FileSystem> = Arc::new(strait_store::FileStore::open(dir.path(), false).unwrap());
+    let served = serve_store(store, |_| {});
+    put_file(&served, "/v1/files/a%ffb%0a%22", b"odd");
+    let entry = std::fs::read_dir(dir.path()).unwrap().next().unwrap().unwrap();
+    assert_eq!(entry.file_name().as_encoded_bytes(), b"a\xffb\n\"");
+    let page = value(&get(&served, "/v1/directories/"));
+    let text = page["entries"][0]["path"].as_str().unwrap();
+    // The text of the listing is a target, too.
+    let target: String =
+        text.bytes().map(|byte| if byte == b'/' { "/".into() } else { format!("%{byte:02x}") }).collect();
+    assert_eq!(&get(&served, &format!("/v1/files{target}")).body[..], b"odd");
+}

@@ -1,0 +1,414 @@
+//! Opaques, strings, arrays, pointers and unions.
+
+use super::{DECODE, DEPTH, ENCODE, FREE, Routine, Xdr, frpc_xdr_bool, frpc_xdr_enum, frpc_xdr_u_int};
+use nix::libc::{self, c_char, c_int, c_uint, c_void};
+
+/// See flexrpc.h.
+///
+/// # Safety
+/// The stream is valid; the value has `count` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frpc_xdr_opaque(xdrs: *mut Xdr, value: *mut c_char, count: c_uint) -> c_int {
+    // SAFETY: the caller's promise.
+    let xdrs = unsafe { &mut *xdrs };
+    match xdrs.op {
+        _ if count == 0 => 1,
+        // SAFETY: the caller's promise.
+        ENCODE => xdrs
+            .put_padded(unsafe { std::slice::from_raw_parts(value.cast_const().cast(), count as usize) })
+            .into(),
+        // SAFETY: the caller's promise.
+        DECODE => unsafe { xdrs.take_padded(value, count as usize) }.into(),
+        _ => 1,
+    }
+}
+
+/// Frees `*value` and makes it null.
+///
+/// # Safety
+/// `*value` is null or from `malloc`.
+unsafe fn release(value: &mut *mut c_char) {
+    // SAFETY: the caller's promise.
+    unsafe { libc::free(value.cast()) };
+    *value = std::ptr::null_mut();
+}
+
+/// Takes `count` bytes, and copies them and a zero to the caller's room, or to allocated memory.
+/// It allocates after they have arrived.
+///
+/// # Safety
+/// `*value` is null or has room for `count` bytes and, for strings, a zero.
+unsafe fn fill(xdrs: &mut Xdr, value: &mut *mut c_char, count: u32, is_text: bool) -> bool {
+    let Some(bytes) = xdrs.take(count as usize) else { return false };
+    if is_text && bytes.contains(&0) {
+        return false; // a zero inside would shorten the string
+    }
+    let bytes = bytes.as_ptr();
+    if value.is_null() && (count > 0 || is_text) {
+        *value = xdrs.allocate(u64::from(count) + 1);
+        if value.is_null() {
+            return false;
+        }
+    }
+    if count > 0 {
+        // SAFETY: the stream keeps the bytes until the next is taken; room for them, by the
+        // caller's promise or just allocated.
+        unsafe { std::ptr::copy_nonoverlapping(bytes, value.cast(), count as usize) };
+    }
+    if is_text {
+        // SAFETY: room for one more.
+        unsafe { *value.add(count as usize) = 0 };
+    }
+    // xdr_free of the whole value releases the room after a failure.
+    xdrs.skip_padding(count as usize)
+}
+
+/// See flexrpc.h.
+///
+/// # Safety
+/// All pointers are valid; `*value` has `*count` bytes, or is null when decoding.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frpc_xdr_bytes(
+    xdrs: *mut Xdr,
+    value: *mut *mut c_char,
+    count: *mut c_uint,
+    max: c_uint,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    let (xdrs, value, count) = unsafe { (&mut *xdrs, &mut *value, &mut *count) };
+    match xdrs.op {
+        ENCODE => {
+            if *count > max || (value.is_null() && *count > 0) || !xdrs.word(*count) {
+                return 0;
+            }
+            // SAFETY: the caller's promise.
+            unsafe { frpc_xdr_opaque(xdrs, *value, *count) }
+        }
+        DECODE => {
+            let Some(found) = xdrs.taken_word().filter(|found| *found <= max) else { return 0 };
+            *count = found;
+            // SAFETY: the caller's promise.
+            unsafe { fill(xdrs, value, found, false) }.into()
+        }
+        _ => {
+            // SAFETY: decoding allocated it.
+            unsafe { release(value) };
+            1
+        }
+    }
+}
+
+/// See flexrpc.h.
+///
+/// # Safety
+/// All pointers are valid; `*value` ends with a zero byte, or is null when decoding.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frpc_xdr_string(xdrs: *mut Xdr, value: *mut *mut c_char, max: c_uint) -> c_int {
+    // SAFETY: the caller's promise.
+    let (xdrs, value) = unsafe { (&mut *xdrs, &mut *value) };
+    match xdrs.op {
+        ENCODE => {
+            if value.is_null() {
+                return 0;
+            }
+            // SAFETY: the caller's promise.
+            let text = unsafe { std::ffi::CStr::from_ptr(*value) }.to_bytes();
+            match c_uint::try_from(text.len()) {
+                Ok(count) if count <= max => (xdrs.word(count) && xdrs.put_padded(text)).into(),
+                _ => 0,
+            }
+        }
+        DECODE => {
+            let Some(count) = xdrs.taken_word().filter(|count| *count <= max) else { return 0 };
+            // SAFETY: the caller's promise.
+            unsafe { fill(xdrs, value, count, true) }.into()
+        }
+        _ => {
+            // SAFETY: decoding allocated it.
+            unsafe { release(value) };
+            1
+        }
+    }
+}
+
+/// See flexrpc.h.
+///
+/// # Safety
+/// As for [`frpc_xdr_string`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frpc_xdr_wrapstring(xdrs: *mut Xdr, value: *mut *mut c_char) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { frpc_xdr_string(xdrs, value, c_uint::MAX) }
+}
+
+/// See flexrpc.h.
+///
+/// # Safety
+/// `value` has `count` elements.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frpc_xdr_vector(
+    xdrs: *mut Xdr,
+    value: *mut c_char,
+    count: c_uint,
+    element: c_uint,
+    routine: Routine,
+) -> c_int {
+    for index in 0..count as usize {
+        // SAFETY: the caller's promise.
+        if unsafe { routine(xdrs, value.add(index * element as usize).cast()) } == 0 {
+            return 0;
+        }
+    }
+    1
+}
+
+/// See flexrpc.h.
+///
+/// # Safety
+/// All pointers are valid; `*value` has `*count` elements, or is null when decoding.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frpc_xdr_array(
+    xdrs: *mut Xdr,
+    value: *mut *mut c_char,
+    count: *mut c_uint,
+    max: c_uint,
+    element: c_uint,
+    routine: Routine,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    let (stream, value, count) = unsafe { (&mut *xdrs, &mut *value, &mut *count) };
+    match stream.op {
+        ENCODE => {
+            let fits = *count <= max && (!value.is_null() || *count == 0);
+            if !(fits && stream.word(*count)) {
+                return 0;
+            }
+        }
+        DECODE => {
+            let Some(found) = stream.taken_word().filter(|found| *found <= max) else { return 0 };
+            // Every element takes four bytes at least.
+            if stream.stream.is_null() && found as usize > stream.left / 4 {
+                return 0;
+            }
+            *count = found;
+            if value.is_null() && found > 0 {
+                *value = stream.allocate(u64::from(found) * u64::from(element));
+                if value.is_null() {
+                    *count = 0;
+                    return 0;
+                }
+            }
+        }
+        _ if value.is_null() => return 1,
+        _ => {}
+    }
+    // SAFETY: the caller's promise, or just allocated.
+    let done = unsafe { frpc_xdr_vector(xdrs, *value, *count, element, routine) };
+    // SAFETY: the caller's promise; `stream` isn't used any more.
+    if unsafe { (*xdrs).op } == FREE {
+        // SAFETY: decoding allocated it.
+        unsafe { release(value) };
+    }
+    done
+}
+
+/// See flexrpc.h.
+///
+/// # Safety
+/// All pointers are valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frpc_xdr_next(
+    xdrs: *mut Xdr,
+    next: *mut *mut c_char,
+    bytes: c_uint,
+    more: *mut c_int,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    let (xdrs, next, more) = unsafe { (&mut *xdrs, &mut *next, &mut *more) };
+    *more = (!next.is_null()).into();
+    // SAFETY: the caller's promise.
+    if unsafe { frpc_xdr_bool(xdrs, more) } == 0 {
+        return 0;
+    }
+    if xdrs.op == DECODE && *more != 0 && next.is_null() {
+        *next = xdrs.allocate(bytes.into());
+        return (!next.is_null()).into();
+    }
+    if xdrs.op == DECODE && *more == 0 {
+        *next = std::ptr::null_mut();
+    }
+    1
+}
+
+/// See flexrpc.h.
+///
+/// # Safety
+/// All pointers are valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frpc_xdr_pointer(
+    xdrs: *mut Xdr,
+    value: *mut *mut c_char,
+    bytes: c_uint,
+    routine: Routine,
+) -> c_int {
+    let mut more = 0;
+    // SAFETY: the caller's promise.
+    if unsafe { frpc_xdr_next(xdrs, value, bytes, &mut more) } == 0 {
+        return 0;
+    }
+    if more == 0 {
+        return 1;
+    }
+    // SAFETY: the caller's promise.
+    unsafe { frpc_xdr_reference(xdrs, value, bytes, routine) }
+}
+
+/// See flexrpc.h.
+///
+/// # Safety
+/// All pointers are valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frpc_xdr_reference(
+    xdrs: *mut Xdr,
+    value: *mut *mut c_char,
+    bytes: c_uint,
+    routine: Routine,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    let (stream, value) = unsafe { (&mut *xdrs, &mut *value) };
+    if value.is_null() {
+        match stream.op {
+            FREE => return 1,
+            DECODE => *value = stream.allocate(bytes.into()),
+            _ => return 0,
+        }
+        if value.is_null() {
+            return 0;
+        }
+    }
+    if stream.depth >= DEPTH && stream.op != FREE {
+        return 0;
+    }
+    stream.depth += 1;
+    // SAFETY: the caller's promise, or just allocated.
+    let done = unsafe { routine(xdrs, (*value).cast()) };
+    // SAFETY: the caller's promise; `stream` isn't used any more.
+    let stream = unsafe { &mut *xdrs };
+    stream.depth -= 1;
+    if stream.op == FREE {
+        // SAFETY: decoding allocated it.
+        unsafe { release(value) };
+    }
+    done
+}
+
+/// See flexrpc.h.
+///
+/// # Safety
+/// The value fits the routine.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frpc_xdr_free(routine: Routine, value: *mut c_void) {
+    // SAFETY: the caller's promise.
+    unsafe { routine(&mut Xdr::freeing(), value) };
+}
+
+/// See flexrpc.h.
+///
+/// # Safety
+/// All pointers are valid; `choices` ends with a null routine; the value fits the routines.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frpc_xdr_union(
+    xdrs: *mut Xdr,
+    discriminant: *mut c_int,
+    value: *mut c_char,
+    choices: *const xdr_discrim,
+    otherwise: Option<Routine>,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    if unsafe { frpc_xdr_enum(xdrs, discriminant) } == 0 {
+        return 0;
+    }
+    let mut choice = choices;
+    // SAFETY: the caller's promise: the list ends.
+    while let Some(routine) = unsafe { (*choice).routine } {
+        // SAFETY: the caller's promise.
+        if unsafe { (*choice).value == *discriminant } {
+            // SAFETY: the caller's promise.
+            return unsafe { routine(xdrs, value.cast()) };
+        }
+        // SAFETY: this wasn't the last.
+        choice = unsafe { choice.add(1) };
+    }
+    // SAFETY: the caller's promise.
+    otherwise.map_or(0, |routine| unsafe { routine(xdrs, value.cast()) })
+}
+
+/// See flexrpc.h.
+#[repr(C)]
+pub struct xdr_discrim {
+    value: c_int,
+    routine: Option<Routine>,
+}
+
+/// See flexrpc.h.
+#[repr(C)]
+pub struct netobj {
+    length: c_uint,
+    bytes: *mut c_char,
+}
+
+/// See flexrpc.h.
+///
+/// # Safety
+/// Stream and value are valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frpc_xdr_netobj(xdrs: *mut Xdr, value: *mut netobj) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { frpc_xdr_bytes(xdrs, &raw mut (*value).bytes, &raw mut (*value).length, 1024) }
+}
+
+/// See flexrpc.h.
+#[repr(C)]
+pub struct opaque_auth {
+    flavor: c_int,
+    base: *mut c_char,
+    length: c_uint,
+}
+
+/// See flexrpc.h.
+///
+/// # Safety
+/// Stream and value are valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frpc_xdr_opaque_auth(xdrs: *mut Xdr, value: *mut opaque_auth) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let done = frpc_xdr_enum(xdrs, &raw mut (*value).flavor) != 0
+            && frpc_xdr_bytes(xdrs, &raw mut (*value).base, &raw mut (*value).length, 400) != 0;
+        done.into()
+    }
+}
+
+/// See flexrpc.h.
+#[repr(C)]
+pub struct netbuf {
+    most: c_uint,
+    length: c_uint,
+    bytes: *mut c_char,
+}
+
+/// See flexrpc.h. As libtirpc, it believes `maxlen`; the bytes must have arrived all the same.
+///
+/// # Safety
+/// Stream and value are valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frpc_xdr_netbuf(xdrs: *mut Xdr, value: *mut netbuf) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if frpc_xdr_u_int(xdrs, &raw mut (*value).most) == 0 {
+            return 0;
+        }
+        let most = (*value).most;
+        frpc_xdr_bytes(xdrs, &raw mut (*value).bytes, &raw mut (*value).length, most)
+    }
+}

@@ -1,0 +1,82 @@
+//! Hadoop's configuration, as programs see it.
+
+use crate::failure::{Failure, Outcome};
+use std::env;
+use std::path::Path;
+use strait_store_any::HadoopConfig;
+
+/// The property that names the store of "default".
+pub const DEFAULT_STORE: &str = "fs.defaultFS";
+/// Its name before Hadoop 2.
+const OLD_DEFAULT_STORE: &str = "fs.default.name";
+
+/// Values of properties that no file sets, of those that programs ask for.
+const DEFAULTS: [(&str, &str); 4] = [
+    (DEFAULT_STORE, "file:///"),
+    ("dfs.replication", "3"),
+    ("dfs.blocksize", "134217728"),
+    ("io.file.buffer.size", "4096"),
+];
+
+/// Levels of `${name}` within values, as in Hadoop's `Configuration`.
+const MAX_LEVELS: usize = 20;
+
+/// The configuration in `$HADOOP_CONF_DIR` or `$HADOOP_HOME/etc/hadoop`, or else in the first
+/// directory of `$CLASSPATH` that has one. `$STRAIT_STORE` comes before its default store.
+pub fn load() -> Outcome<HadoopConfig> {
+    let named = ["HADOOP_CONF_DIR", "HADOOP_HOME"].iter().any(|name| env::var_os(name).is_some());
+    let mut config = match env::var("CLASSPATH") {
+        Ok(classpath) if !named => {
+            let mut entries = classpath.split(':').map(Path::new);
+            let found = entries.find(|entry| entry.join("core-site.xml").is_file());
+            found.map_or_else(|| Ok(HadoopConfig::default()), HadoopConfig::load_from)?
+        }
+        _ => HadoopConfig::load()?,
+    };
+    if config.get(DEFAULT_STORE).is_none()
+        && let Some(old) = config.get(OLD_DEFAULT_STORE).map(str::to_owned)
+    {
+        config.set(DEFAULT_STORE, old);
+    }
+    if let Some(store) = env::var("STRAIT_STORE").ok().filter(|store| !store.is_empty()) {
+        config.set(DEFAULT_STORE, store);
+    }
+    Ok(config)
+}
+
+/// The value of a property, or its default.
+pub fn value(config: &HadoopConfig, name: &str) -> Option<String> {
+    let own = config.get(name);
+    let given = own.or_else(|| DEFAULTS.iter().find(|(known, _)| *known == name).map(|(_, value)| *value));
+    given.map(|given| expanded(config, given))
+}
+
+/// The number that a property has, in decimal or with 0x.
+pub fn number(config: &HadoopConfig, name: &str) -> Outcome<Option<i32>> {
+    let Some(value) = value(config, name) else { return Ok(None) };
+    let text = value.trim();
+    let (sign, digits) = text.strip_prefix('-').map_or((1, text), |digits| (-1, digits));
+    let parsed = match digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")) {
+        Some(hexadecimal) => i64::from_str_radix(hexadecimal, 16),
+        None => digits.parse(),
+    };
+    let number = parsed.ok().and_then(|number| i32::try_from(sign * number).ok());
+    number.map(Some).ok_or_else(|| Failure::invalid(format!("{name} is {value:?}, which isn't a number")))
+}
+
+/// `text` with each `${name}` replaced by that property's value, or else that environment variable's
+/// for `${env.NAME}`; unknown names stay as they are.
+fn expanded(config: &HadoopConfig, text: &str) -> String {
+    let mut text = text.to_owned();
+    for _ in 0..MAX_LEVELS {
+        let Some((before, rest)) = text.split_once("${") else { break };
+        let Some((name, after)) = rest.split_once('}') else { break };
+        let value = match name.strip_prefix("env.") {
+            Some(variable) => env::var(variable).ok(),
+            None => config.get(name).map(str::to_owned),
+        };
+        let Some(value) = value else { break };
+        text = format!("{before}{value}{after}");
+    }
+    text
+}

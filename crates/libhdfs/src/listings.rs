@@ -1,0 +1,207 @@
+//! Statuses, listings and locations, as hdfs.h's structures.
+
+use crate::failure::{Outcome, reported, set_errno};
+use crate::filesystem::Connection;
+use crate::properties::copied;
+use crate::{bytes, connection, hdfs_internal, signed, tOffset, tTime, unsigned};
+use futures::StreamExt;
+use nix::libc::{self, ENOMEM, c_char, c_int, c_short};
+use std::ptr::{null_mut, write_bytes};
+use strait_store::FileStatus;
+
+/// A file or directory, as hdfs.h declares it.
+#[repr(C)]
+pub struct hdfsFileInfo {
+    mKind: c_int,
+    mName: *mut c_char,
+    mLastMod: tTime,
+    mSize: tOffset,
+    mReplication: c_short,
+    mBlockSize: tOffset,
+    mOwner: *mut c_char,
+    mGroup: *mut c_char,
+    mPermissions: c_short,
+    mLastAccess: tTime,
+}
+
+/// `tObjectKind`'s values.
+const KIND_FILE: c_int = b'F' as c_int;
+const KIND_DIRECTORY: c_int = b'D' as c_int;
+
+/// Zeroed memory of the C allocator for `count` values; programs free such memory.
+fn allocated<T>(count: usize) -> Outcome<*mut T> {
+    // SAFETY: calloc takes any numbers.
+    let memory: *mut T = unsafe { libc::calloc(count.max(1), size_of::<T>()) }.cast();
+    if memory.is_null() {
+        return Err(crate::Failure::new(ENOMEM, "no memory for a listing"));
+    }
+    Ok(memory)
+}
+
+impl hdfsFileInfo {
+    fn of(fs: &Connection, status: &FileStatus) -> Outcome<Self> {
+        let kind = if status.is_directory() { KIND_DIRECTORY } else { KIND_FILE };
+        Ok(Self {
+            mKind: kind,
+            mName: copied(&fs.name(&status.path))?,
+            mLastMod: status.modified_ms.div_euclid(1_000),
+            mSize: signed(status.length),
+            mReplication: c_short::try_from(status.replication).unwrap_or(c_short::MAX),
+            mBlockSize: signed(status.block_size),
+            mOwner: copied(status.owner.as_bytes())?,
+            mGroup: copied(status.group.as_bytes())?,
+            mPermissions: status.permission as c_short,
+            mLastAccess: status.accessed_ms.div_euclid(1_000),
+        })
+    }
+}
+
+/// The statuses as an array of the C allocator's.
+fn array(fs: &Connection, statuses: &[FileStatus]) -> Outcome<*mut hdfsFileInfo> {
+    let entries = allocated::<hdfsFileInfo>(statuses.len())?;
+    for (index, status) in statuses.iter().enumerate() {
+        match hdfsFileInfo::of(fs, status) {
+            // SAFETY: the array has that many entries.
+            Ok(info) => unsafe { entries.add(index).write(info) },
+            Err(failure) => {
+                // SAFETY: the entries are filled, or zero.
+                unsafe { hdfsFreeFileInfo(entries, index as c_int) };
+                return Err(failure);
+            }
+        }
+    }
+    Ok(entries)
+}
+
+/// See hdfs.h.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hdfsGetPathInfo(fs: *mut hdfs_internal, path: *const c_char) -> *mut hdfsFileInfo {
+    reported(null_mut(), || {
+        // SAFETY: as hdfs.h asks.
+        let (fs, path) = unsafe { (connection(fs)?, bytes(path)?) };
+        let path = fs.path(path)?;
+        let status = fs.run(async |store, who| store.stat(who, &path).await)?;
+        array(fs, &[status])
+    })
+}
+
+/// See hdfs.h.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hdfsListDirectory(
+    fs: *mut hdfs_internal,
+    path: *const c_char,
+    numEntries: *mut c_int,
+) -> *mut hdfsFileInfo {
+    let listed = || {
+        // SAFETY: as hdfs.h asks.
+        let (fs, path) = unsafe { (connection(fs)?, bytes(path)?) };
+        let path = fs.path(path)?;
+        let statuses = fs.run(async |store, who| {
+            let mut entries = store.list(who, &path);
+            let mut statuses = Vec::new();
+            while let Some(entry) = entries.next().await {
+                statuses.push(entry?);
+            }
+            Ok(statuses)
+        })?;
+        let count = c_int::try_from(statuses.len());
+        let count =
+            count.map_err(|_| crate::Failure::new(libc::EOVERFLOW, "more entries than an int counts"))?;
+        // SAFETY: as hdfs.h asks.
+        if let Some(number) = unsafe { numEntries.as_mut() } {
+            *number = count;
+        }
+        // errno tells an empty directory from a failure.
+        set_errno(0);
+        if count == 0 { Ok(null_mut()) } else { array(fs, &statuses) }
+    };
+    reported(null_mut(), listed)
+}
+
+/// See hdfs.h.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hdfsFreeFileInfo(hdfsFileInfo: *mut hdfsFileInfo, numEntries: c_int) {
+    if hdfsFileInfo.is_null() {
+        return;
+    }
+    for index in 0..usize::try_from(numEntries).unwrap_or(0) {
+        // SAFETY: the array has that many entries; their strings are strdup's, or null.
+        unsafe {
+            let entry = hdfsFileInfo.add(index);
+            libc::free((*entry).mName.cast());
+            libc::free((*entry).mOwner.cast());
+            libc::free((*entry).mGroup.cast());
+            write_bytes(entry, 0, 1);
+        }
+    }
+    // SAFETY: calloc made it.
+    unsafe { libc::free(hdfsFileInfo.cast()) };
+}
+
+/// See hdfs.h. The stores read and write files in encryption zones by the library of HDFS alone, and
+/// don't tell of them.
+#[unsafe(no_mangle)]
+pub extern "C" fn hdfsFileIsEncrypted(_hdfsFileInfo: *mut hdfsFileInfo) -> c_int {
+    0
+}
+
+/// See hdfs.h.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hdfsGetHosts(
+    fs: *mut hdfs_internal,
+    path: *const c_char,
+    start: tOffset,
+    length: tOffset,
+) -> *mut *mut *mut c_char {
+    reported(null_mut(), || {
+        // SAFETY: as hdfs.h asks.
+        let (fs, path) = unsafe { (connection(fs)?, bytes(path)?) };
+        let (path, start, length) = (fs.path(path)?, unsigned(start)?, unsigned(length)?);
+        let range = start..start.saturating_add(length);
+        let blocks = fs.run(async |store, who| {
+            // A missing file is one also for stores that don't tell locations.
+            store.stat(who, &path).await?;
+            store.block_locations(who, &path, range).await
+        })?;
+        let hosts = allocated::<*mut *mut c_char>(blocks.len() + 1)?;
+        let filled = blocks.iter().enumerate().try_for_each(|(index, block)| {
+            let names = allocated::<*mut c_char>(block.hosts.len() + 1)?;
+            // SAFETY: the array has an entry for each block, and a null after them.
+            unsafe { hosts.add(index).write(names) };
+            block.hosts.iter().enumerate().try_for_each(|(index, host)| {
+                let host = copied(host.as_bytes())?;
+                // SAFETY: the array has an entry for each host, and a null after them.
+                unsafe { names.add(index).write(host) };
+                Ok(())
+            })
+        });
+        if let Err(failure) = filled {
+            // SAFETY: both kinds of arrays end with a null, filled or not.
+            unsafe { hdfsFreeHosts(hosts) };
+            return Err(failure);
+        }
+        Ok(hosts)
+    })
+}
+
+/// See hdfs.h.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hdfsFreeHosts(blockHosts: *mut *mut *mut c_char) {
+    if blockHosts.is_null() {
+        return;
+    }
+    // SAFETY: hdfsGetHosts made it: arrays that end with a null.
+    unsafe {
+        let mut block = blockHosts;
+        while !(*block).is_null() {
+            let mut host = *block;
+            while !(*host).is_null() {
+                libc::free((*host).cast());
+                host = host.add(1);
+            }
+            libc::free((*block).cast());
+            block = block.add(1);
+        }
+        libc::free(blockHosts.cast());
+    }
+}

@@ -1,0 +1,159 @@
+/* processes NAME PORT DIRECTORY: threads of one process read and write at once, and its forked
+ * children read on by its handles and by their own. */
+#include "hdfs.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define THREADS 6
+#define CHILDREN 16
+#define LENGTH 2500000
+/* A child that hangs ends by a signal, after this many seconds. */
+#define PATIENCE 60
+
+static hdfsFS fs;
+static hdfsFile shared; /* all threads and children read it */
+static char *bytes;
+static char base[256];
+static atomic_int over;
+
+static const char *in(char *to, const char *kind, int number) {
+    snprintf(to, 512, "%s/%s-%d", base, kind, number);
+    return to;
+}
+
+static void write_whole(const char *path) {
+    hdfsFile file = hdfsOpenFile(fs, path, O_WRONLY, 0, 1, 0);
+    assert(file);
+    for (int at = 0; at < LENGTH; at += 70001) {
+        int count = LENGTH - at < 70001 ? LENGTH - at : 70001;
+        assert(hdfsWrite(fs, file, bytes + at, count) == count);
+    }
+    assert(hdfsCloseFile(fs, file) == 0);
+}
+
+static void pread_some(hdfsFile file, unsigned *seed) {
+    static _Thread_local char room[300000];
+    int at = rand_r(seed) % LENGTH, count = 1 + rand_r(seed) % (int)sizeof room;
+    int wanted = LENGTH - at < count ? LENGTH - at : count;
+    assert(hdfsPread(fs, file, at, room, count) == wanted);
+    assert(memcmp(room, bytes + at, (size_t)wanted) == 0);
+}
+
+static void read_whole(hdfsFS by, const char *path) {
+    hdfsFile file = hdfsOpenFile(by, path, O_RDONLY, 0, 0, 0);
+    assert(file);
+    char *room = malloc(LENGTH + 1);
+    assert(hdfsRead(by, file, room, 1000) == 1000);
+    assert(hdfsRead(by, file, room + 1000, LENGTH) == LENGTH - 1000);
+    assert(memcmp(room, bytes, LENGTH) == 0);
+    assert(hdfsRead(by, file, room, 1) == 0);
+    free(room);
+    assert(hdfsCloseFile(by, file) == 0);
+}
+
+static void *work(void *argument) {
+    unsigned number = (unsigned)(size_t)argument, seed = number;
+    char path[512];
+    write_whole(in(path, "thread", (int)number));
+    do {
+        for (int i = 0; i < 5; i++) pread_some(shared, &seed);
+        read_whole(fs, path);
+        assert(hdfsExists(fs, "/no/such/file") == -1 && errno == ENOENT);
+        assert(hdfsGetLastExceptionRootCause() != NULL);
+    } while (!atomic_load(&over));
+    return NULL;
+}
+
+static void in_child(int number, hdfsFile writer, const char *name, tPort port) {
+    unsigned seed = (unsigned)number;
+    char path[512];
+    alarm(PATIENCE);
+    for (int i = 0; i < 3; i++) pread_some(shared, &seed);
+    assert(hdfsTell(fs, shared) == 5);
+    char next[10];
+    assert(hdfsRead(fs, shared, next, 10) == 10 && memcmp(next, bytes + 5, 10) == 0);
+    assert(hdfsExists(fs, in(path, "shared", 0)) == 0);
+    assert(hdfsWrite(fs, writer, "x", 1) == -1 && errno == EBADF);
+    assert(hdfsHSync(fs, writer) == -1 && errno == EBADF);
+    assert(hdfsCloseFile(fs, writer) == -1 && errno == EBADF);
+    hdfsFS own = hdfsConnect(name, port);
+    assert(own);
+    read_whole(own, path);
+    hdfsFile file = hdfsOpenFile(own, in(path, "child", number), O_WRONLY, 0, 1, 0);
+    assert(file && hdfsWrite(own, file, "child", 5) == 5 && hdfsCloseFile(own, file) == 0);
+    assert(hdfsDisconnect(own) == 0);
+    assert(hdfsCloseFile(fs, shared) == 0);
+    assert(hdfsDisconnect(fs) == 0);
+}
+
+/* The library leaves signals to the program. */
+static void check_signals(const sigset_t *mask) {
+    sigset_t now;
+    pthread_sigmask(SIG_BLOCK, NULL, &now);
+    for (int number = 1; number < 32; number++) {
+        struct sigaction action;
+        if (sigaction(number, NULL, &action) == 0) assert(action.sa_handler == SIG_DFL);
+        assert(sigismember(&now, number) == sigismember(mask, number));
+    }
+}
+
+int main(int argc, char **argv) {
+    assert(argc == 4);
+    const char *name = strcmp(argv[1], "NULL") ? argv[1] : NULL;
+    tPort port = (tPort)atoi(argv[2]);
+    sigset_t mask;
+    pthread_sigmask(SIG_BLOCK, NULL, &mask);
+    snprintf(base, sizeof base, "%s", argv[3]);
+    bytes = malloc(LENGTH);
+    for (size_t i = 0; i < LENGTH; i++) bytes[i] = (char)((i * 2654435761u) >> 13);
+    fs = hdfsConnect(name, port);
+    assert(fs);
+    char path[512];
+    write_whole(in(path, "shared", 0));
+    shared = hdfsOpenFile(fs, path, O_RDONLY, 0, 0, 0);
+    char five[5];
+    assert(shared && hdfsRead(fs, shared, five, 5) == 5);
+    hdfsFile writer = hdfsOpenFile(fs, in(path, "writer", 0), O_WRONLY, 0, 1, 0);
+    assert(writer && hdfsWrite(fs, writer, "before", 6) == 6 && hdfsHFlush(fs, writer) == 0);
+
+    pthread_t threads[THREADS];
+    for (size_t i = 0; i < THREADS; i++) pthread_create(&threads[i], NULL, work, (void *)i);
+    pid_t children[CHILDREN];
+    for (int i = 0; i < CHILDREN; i++) {
+        children[i] = fork();
+        assert(children[i] >= 0);
+        if (children[i] == 0) {
+            in_child(i, writer, name, port);
+            _exit(0);
+        }
+    }
+    for (int i = 0; i < CHILDREN; i++) {
+        int status = -1;
+        assert(waitpid(children[i], &status, 0) == children[i]);
+        assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+        hdfsFileInfo *info = hdfsGetPathInfo(fs, in(path, "child", i));
+        assert(info && info->mSize == 5);
+        hdfsFreeFileInfo(info, 1);
+    }
+    atomic_store(&over, 1);
+    for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+
+    assert(hdfsWrite(fs, writer, ", after", 7) == 7 && hdfsCloseFile(fs, writer) == 0);
+    hdfsFileInfo *info = hdfsGetPathInfo(fs, in(path, "writer", 0));
+    assert(info && info->mSize == 13);
+    hdfsFreeFileInfo(info, 1);
+    assert(hdfsCloseFile(fs, shared) == 0);
+    check_signals(&mask);
+    assert(hdfsDelete(fs, base, 1) == 0);
+    assert(hdfsDisconnect(fs) == 0);
+    free(bytes);
+    return 0;
+}

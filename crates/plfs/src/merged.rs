@@ -1,0 +1,172 @@
+//! The merged index that the last close keeps in the container, so that opening needs one file.
+//!
+//! It is named after the last epoch that it covers. Blocks of later epochs are newer than its entries;
+//! so a view is this table, and above it what the index logs have behind the places to which it covers
+//! them. It is used only if that holds.
+
+use crate::container::{Container, hidden_name, random};
+use crate::layout::LogName;
+use crate::table::Table;
+use crate::view::{Listed, View};
+use futures::{StreamExt, TryStreamExt, stream};
+use std::sync::Arc;
+use strait_store::{CreateOptions, Error, ErrorKind, FileSystemExt, Result, StorePath};
+
+/// Merged indexes that are kept: a reader may have the one before open.
+const KEPT: usize = 2;
+/// Most merged indexes listed: those kept, and leftovers of crashes.
+const MOST_LISTED: usize = 1_000;
+/// Epoch marks that are removed at once.
+const AT_ONCE: usize = 16;
+
+impl Container {
+    /// The index of all that was published.
+    pub(crate) async fn view(&self) -> Result<View> {
+        let logs = self.listed_logs().await?;
+        for path in self.merged_names().await? {
+            let base = match self.open_merged(&path).await {
+                Ok(base) => base,
+                // The logs have all of it.
+                Err(error) if is_of_no_use(&error) => continue,
+                Err(error) => return Err(error),
+            };
+            match View::open(self, &logs, Some(base)).await {
+                Ok(Some(view)) => return Ok(view),
+                Ok(None) => {}
+                Err(error) if error.path() == path.as_str() && is_of_no_use(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        match View::open(self, &logs, None).await? {
+            Some(view) => Ok(view),
+            None => Err(Error::new(ErrorKind::Internal, "the logs have no index").at("open", self.path())),
+        }
+    }
+
+    async fn open_merged(&self, path: &StorePath) -> Result<Table> {
+        let reader = self.fs.open(&self.who, path).await?;
+        let table = Table::open(Arc::from(reader), path.to_string()).await?;
+        if table.meta.container != self.id {
+            let message = "the merged index belongs to another container";
+            return Err(Error::new(ErrorKind::Corrupt, message).at("read", path));
+        }
+        Ok(table)
+    }
+
+    /// Paths of merged indexes, the latest first.
+    pub(crate) async fn merged_names(&self) -> Result<Vec<StorePath>> {
+        let directory = self.layout.merged()?;
+        let entries = match self.fs.list_all(&self.who, &directory, MOST_LISTED).await {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(error),
+        };
+        let mut names: Vec<&str> = entries.iter().map(|entry| entry.name()).collect();
+        names.retain(|name| !name.starts_with('.'));
+        names.sort_unstable_by(|a, b| b.cmp(a));
+        names.into_iter().map(|name| directory.join(name)).collect()
+    }
+
+    /// The writers' index logs, with their lengths, in the order of their names.
+    async fn listed_logs(&self) -> Result<Vec<Listed>> {
+        let entries = self.fs.list(&self.who, &self.layout.logs()?);
+        let of_index = async |entry: strait_store::FileStatus| {
+            Ok(LogName::of_index(entry.name()).map(|name| (name, entry.length)))
+        };
+        let mut logs: Vec<Listed> = entries.try_filter_map(of_index).try_collect().await?;
+        logs.sort_unstable();
+        Ok(logs)
+    }
+
+    /// Keeps a merged index, if the last writer has closed and there is much to merge.
+    pub(crate) async fn merge(&self) -> Result<()> {
+        if !self.open_marks().await?.is_empty() {
+            return Ok(());
+        }
+        let view = self.view().await?;
+        if view.unmerged.0 <= self.limits.logs && view.unmerged.1 <= self.limits.bytes {
+            return Ok(());
+        }
+        self.keep(&view).await
+    }
+
+    /// Removes a merged index that is of no use, and keeps another one if it pays.
+    pub(crate) async fn renew_merged(&self) -> Result<()> {
+        for path in self.merged_names().await? {
+            match self.verify_merged(&path).await {
+                Ok(()) => {}
+                Err(error) if error.kind() == ErrorKind::Corrupt => self.remove_if_there(&path).await?,
+                Err(error) => return Err(error),
+            }
+        }
+        self.merge().await
+    }
+
+    /// Reads all of a merged index.
+    pub(crate) async fn verify_merged(&self, path: &StorePath) -> Result<()> {
+        let table = self.open_merged(path).await?;
+        for page in 0..table.extent_page_count() {
+            table.extents(page).await?;
+        }
+        for page in 0..table.comb_page_count() {
+            table.combs(page).await?;
+        }
+        Ok(())
+    }
+
+    /// Keeps the view as a merged index, whatever there was.
+    pub(crate) async fn keep(&self, view: &View) -> Result<()> {
+        let through = view.meta.through;
+        // A crashed writer's last epoch may not be published. Later ones must lie behind it.
+        if through > self.epoch().await? {
+            self.publish(through).await?;
+        }
+        let directory = self.layout.merged()?;
+        // Otherwise it would make a directory where the file was.
+        self.check_place().await?;
+        self.fs.mkdirs(&self.who, &directory, self.directory_permission()).await?;
+        let nonce = u64::from_le_bytes(random());
+        let path = directory.join(&format!("{through:016x}.{nonce:016x}"))?;
+        let hidden = directory.join(&hidden_name("merged", &random()))?;
+        let options = CreateOptions { overwrite: false, ..self.logs.clone() };
+        let written = async {
+            view.write(self.fs.create(&self.who, &hidden, &options).await?).await?;
+            self.fs.rename(&self.who, &hidden, &path, false).await
+        };
+        if let Err(error) = written.await {
+            // Nobody reads it, also if this fails.
+            let _ = self.fs.remove(&self.who, &hidden, false).await;
+            return Err(error);
+        }
+        for old in self.merged_names().await?.iter().skip(KEPT) {
+            self.remove_if_there(old).await?;
+        }
+        self.forget_epochs(through).await
+    }
+
+    /// Removes the marks of epochs before one that is published.
+    async fn forget_epochs(&self, before: u64) -> Result<()> {
+        let entries = self.fs.list(&self.who, &self.layout.epochs()?);
+        let old = entries.try_filter_map(async |entry| {
+            let epoch: Option<u64> = entry.name().parse().ok();
+            Ok(epoch.filter(|epoch| *epoch < before))
+        });
+        let old: Vec<u64> = old.try_collect().await?;
+        let removals =
+            stream::iter(old).map(async |epoch| self.remove_if_there(&self.layout.epoch(epoch)?).await);
+        removals.buffer_unordered(AT_ONCE).try_collect().await
+    }
+
+    /// Another close may remove the same.
+    async fn remove_if_there(&self, path: &StorePath) -> Result<()> {
+        match self.fs.remove(&self.who, path, false).await {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            removed => removed,
+        }
+    }
+}
+
+/// Whether a view is made without it: it is gone, damaged or of a later version.
+fn is_of_no_use(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Corrupt | ErrorKind::Unsupported)
+}

@@ -1,0 +1,194 @@
+//! The plan of joining a container's logs to a plain file, and where their bytes are meanwhile.
+//!
+//! ```text
+//!   strait-plfs-plan 1
+//!   target PATH                 the plain file's name
+//!   log RANK.NONCE LENGTH       the logs whose bytes make the file, in order
+//!   sum CRC-32C                 of all before
+//! ```
+//!
+//! A store joins some logs to the first one at a time, each time in one step. So the first log's length
+//! tells how far that has come. Bytes only ever move from their own log to the first one, and with it
+//! to the target: readers look for them in this order.
+
+use crate::container::{Container, hidden_name, random};
+use crate::layout::LogName;
+use bytes::Bytes;
+use std::fmt::Write;
+use std::sync::Arc;
+use strait_store::{CreateOptions, Error, ErrorKind, FileReader, FileSystemExt, Result, StorePath, fail};
+
+const HEAD: &str = "strait-plfs-plan 1";
+/// Most bytes of a plan: some 300,000 logs.
+const MAX_PLAN_BYTES: usize = 16 << 20;
+
+/// Logs that make the file, one after the other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Plan {
+    /// The plain file.
+    pub target: StorePath,
+    /// The logs and their bytes, in order; at least one.
+    pub logs: Vec<(LogName, u64)>,
+}
+
+/// An open data log, wherever its bytes are now.
+pub(crate) struct Opened {
+    pub reader: Arc<dyn FileReader>,
+    /// Offset of the log's first byte in the file.
+    pub base: u64,
+    pub path: StorePath,
+}
+
+impl Plan {
+    /// Offset of the log's bytes in the plain file.
+    pub fn start_of(&self, name: LogName) -> Option<u64> {
+        let at = self.logs.iter().position(|(log, _)| *log == name)?;
+        Some(self.logs[..at].iter().map(|(_, length)| length).sum())
+    }
+
+    /// The log to which the others are joined.
+    pub fn first(&self) -> LogName {
+        self.logs[0].0
+    }
+
+    /// The file's length.
+    pub fn length(&self) -> u64 {
+        self.logs.iter().map(|(_, length)| length).sum()
+    }
+
+    fn encode(&self) -> String {
+        let mut text = format!("{HEAD}\ntarget {}\n", self.target);
+        for (name, length) in &self.logs {
+            // Writing to a string can't fail.
+            let _ = writeln!(text, "log {} {length}", name.text());
+        }
+        let sum = crc32c::crc32c(text.as_bytes());
+        let _ = writeln!(text, "sum {sum:08x}");
+        text
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self> {
+        let text = std::str::from_utf8(bytes).ok();
+        if let Some(other) = text.and_then(|text| text.lines().next())
+            && other != HEAD
+            && other.starts_with("strait-plfs-plan ")
+        {
+            return fail(ErrorKind::Unsupported, "a later version of Strait wrote it");
+        }
+        match text.and_then(Self::parse) {
+            Some(plan) => Ok(plan),
+            None => fail(ErrorKind::Corrupt, "the plan of joining the logs is damaged"),
+        }
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let (body, sum) = text.strip_suffix('\n')?.rsplit_once('\n')?;
+        let covered = &text[..body.len() + 1];
+        let sum = u32::from_str_radix(sum.strip_prefix("sum ")?, 16).ok()?;
+        if crc32c::crc32c(covered.as_bytes()) != sum {
+            return None;
+        }
+        let mut lines = body.lines();
+        lines.next().filter(|head| *head == HEAD)?;
+        let target = StorePath::parse(lines.next()?.strip_prefix("target ")?).ok()?;
+        let log = |line: &str| {
+            let (name, length) = line.strip_prefix("log ")?.split_once(' ')?;
+            Some((LogName::parse(name)?, length.parse().ok()?))
+        };
+        let logs: Vec<(LogName, u64)> = lines.map(log).collect::<Option<_>>()?;
+        let whole = logs.iter().try_fold(0_u64, |sum, (_, length)| sum.checked_add(*length));
+        (!logs.is_empty() && whole.is_some()).then_some(Self { target, logs })
+    }
+}
+
+impl Container {
+    /// The plan, if the logs are being joined.
+    pub(crate) async fn plan(&self) -> Result<Option<Plan>> {
+        let path = self.layout.plan()?;
+        match self.fs.read_all(&self.who, &path, MAX_PLAN_BYTES).await {
+            Ok(bytes) => Plan::decode(&bytes).map(Some).map_err(|error| error.at("read", &path)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Writes a plan, which appears whole; with `replace`, in place of an earlier one.
+    pub(crate) async fn write_plan(&self, plan: &Plan, replace: bool) -> Result<()> {
+        let path = self.layout.plan()?;
+        let hidden = self.path().join(&hidden_name("plan", &random()))?;
+        let options = CreateOptions { overwrite: false, ..self.logs.clone() };
+        let text = Bytes::from(plan.encode());
+        let written = async {
+            self.fs.write_all(&self.who, &hidden, &options, text).await?;
+            if replace && !self.fs.capabilities().rename_replace {
+                self.fs.remove(&self.who, &path, false).await?;
+            }
+            self.fs.rename(&self.who, &hidden, &path, replace && self.fs.capabilities().rename_replace).await
+        };
+        let written = written.await;
+        if written.is_err() {
+            // Nobody reads it, also if this fails.
+            let _ = self.fs.remove(&self.who, &hidden, false).await;
+        }
+        written
+    }
+
+    /// Opens a data log, or the file to which its bytes were moved.
+    pub(crate) async fn open_data(&self, name: LogName) -> Result<Opened> {
+        let path = self.layout.data(name)?;
+        let missing = match self.fs.open(&self.who, &path).await {
+            Ok(reader) => return Ok(Opened { reader: reader.into(), base: 0, path }),
+            Err(error) if error.kind() == ErrorKind::NotFound => error,
+            Err(error) => return Err(error),
+        };
+        let Some(plan) = self.plan().await? else { return Err(missing) };
+        let Some(base) = plan.start_of(name) else { return Err(missing) };
+        for path in [self.layout.data(plan.first())?, plan.target] {
+            match self.fs.open(&self.who, &path).await {
+                Ok(reader) => return Ok(Opened { reader: reader.into(), base, path }),
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(missing)
+    }
+
+    /// The writers that have not closed.
+    pub(crate) async fn open_marks(&self) -> Result<Vec<LogName>> {
+        let entries = self.fs.list_all(&self.who, &self.layout.open()?, usize::MAX).await?;
+        Ok(entries.iter().filter_map(|entry| LogName::parse(entry.name())).collect())
+    }
+
+    /// Refuses if writers have the file open, or had it when they crashed.
+    pub(crate) async fn demand_closed(&self) -> Result<()> {
+        match self.open_marks().await?.len() {
+            0 => Ok(()),
+            count => {
+                let writers = if count == 1 { "a writer has" } else { "writers have" };
+                let message = format!("{writers} it open; after a crash, recover ends them");
+                Err(Error::new(ErrorKind::Busy, message).at("finalize", self.path()))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_survives_its_text_and_a_damaged_one_is_refused() {
+        let log = |rank| LogName { rank, nonce: 7 };
+        let target = StorePath::parse("/run/a plain file").unwrap();
+        let plan = Plan { target, logs: vec![(log(3), 10), (log(1), 20)] };
+        let text = plan.encode();
+        assert_eq!(Plan::decode(text.as_bytes()).unwrap(), plan);
+        assert_eq!((plan.start_of(log(1)), plan.start_of(log(2)), plan.length()), (Some(10), None, 30));
+        for at in 0..text.len() {
+            let mut damaged = text.clone().into_bytes();
+            damaged[at] ^= 1;
+            assert!(Plan::decode(&damaged).is_err(), "byte {at}");
+        }
+        assert_eq!(Plan::decode(b"strait-plfs-plan 2\n").unwrap_err().kind(), ErrorKind::Unsupported);
+    }
+}

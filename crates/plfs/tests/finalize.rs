@@ -1,0 +1,333 @@
+//! Logical files become plain ones.
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::stream::BoxStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use strait_plfs::{Container, Finalized, Options, Way};
+use strait_store::{
+    Capabilities, CreateOptions, Error, ErrorKind, FileReader, FileStatus, FileStore, FileSystem,
+    FileSystemExt, FileWriter, MemoryStore, Principal, Result, StorePath,
+};
+
+/// A store that counts the bytes of data logs and plain files that pass through it, and whose changes
+/// fail from one on.
+struct Watched {
+    behind: MemoryStore,
+    joins: bool,
+    moved: Arc<AtomicU64>,
+    /// Changes that still succeed; the next one fails.
+    left: AtomicU64,
+    /// Whether the one that fails is executed.
+    executes: bool,
+}
+
+impl Watched {
+    fn new(joins: bool) -> Self {
+        let behind = MemoryStore::new("tester");
+        Self { behind, joins, moved: Arc::default(), left: AtomicU64::new(u64::MAX), executes: false }
+    }
+
+    /// Another view of the same files, whose changes fail after `left`.
+    fn failing(&self, left: u64, executes: bool) -> Self {
+        let (behind, moved) = (self.behind.clone(), self.moved.clone());
+        Self { behind, joins: self.joins, moved, left: AtomicU64::new(left), executes }
+    }
+
+    async fn change<T>(&self, change: impl Future<Output = Result<T>>) -> Result<T> {
+        let error = || Error::new(ErrorKind::Unavailable, "the store is away");
+        match self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)) {
+            Ok(1) if self.executes => {
+                change.await?;
+                Err(error())
+            }
+            Ok(_) => change.await,
+            Err(_) => Err(error()),
+        }
+    }
+}
+
+#[async_trait]
+impl FileSystem for Watched {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { concat: self.joins, ..self.behind.capabilities() }
+    }
+
+    async fn stat(&self, who: &Principal, path: &StorePath) -> Result<FileStatus> {
+        self.behind.stat(who, path).await
+    }
+
+    fn list(&self, who: &Principal, path: &StorePath) -> BoxStream<'static, Result<FileStatus>> {
+        self.behind.list(who, path)
+    }
+
+    async fn open(&self, who: &Principal, path: &StorePath) -> Result<Box<dyn FileReader>> {
+        let behind = self.behind.open(who, path).await?;
+        let moved = path.as_str().ends_with(".data").then(|| self.moved.clone());
+        Ok(Box::new(Counted { behind, moved }))
+    }
+
+    async fn create(
+        &self,
+        who: &Principal,
+        path: &StorePath,
+        options: &CreateOptions,
+    ) -> Result<Box<dyn FileWriter>> {
+        self.change(self.behind.create(who, path, options)).await
+    }
+
+    async fn append(&self, who: &Principal, path: &StorePath) -> Result<Box<dyn FileWriter>> {
+        self.change(self.behind.append(who, path)).await
+    }
+
+    async fn truncate(&self, who: &Principal, path: &StorePath, length: u64) -> Result<()> {
+        self.change(self.behind.truncate(who, path, length)).await
+    }
+
+    async fn concat(&self, who: &Principal, target: &StorePath, sources: &[StorePath]) -> Result<()> {
+        assert!(self.joins);
+        self.change(self.behind.concat(who, target, sources)).await
+    }
+
+    async fn rename(&self, who: &Principal, from: &StorePath, to: &StorePath, replace: bool) -> Result<()> {
+        self.change(self.behind.rename(who, from, to, replace)).await
+    }
+
+    async fn remove(&self, who: &Principal, path: &StorePath, recursive: bool) -> Result<()> {
+        self.change(self.behind.remove(who, path, recursive)).await
+    }
+
+    async fn mkdirs(&self, who: &Principal, path: &StorePath, permission: Option<u32>) -> Result<()> {
+        self.change(self.behind.mkdirs(who, path, permission)).await
+    }
+}
+
+struct Counted {
+    behind: Box<dyn FileReader>,
+    moved: Option<Arc<AtomicU64>>,
+}
+
+#[async_trait]
+impl FileReader for Counted {
+    async fn read_at(&self, offset: u64, length: usize) -> Result<Bytes> {
+        let bytes = self.behind.read_at(offset, length).await?;
+        if let Some(moved) = &self.moved {
+            moved.fetch_add(bytes.len() as u64, Ordering::SeqCst);
+        }
+        Ok(bytes)
+    }
+
+    fn length(&self) -> u64 {
+        self.behind.length()
+    }
+
+    fn identity(&self) -> Option<Bytes> {
+        self.behind.identity()
+    }
+}
+
+fn who() -> Principal {
+    Principal::new("tester")
+}
+
+fn at(path: &str) -> StorePath {
+    StorePath::parse(path).unwrap()
+}
+
+async fn create(fs: &Arc<dyn FileSystem>) -> Container {
+    fs.mkdirs(&who(), &at("/run"), None).await.unwrap();
+    Container::create(fs.clone(), &who(), &at("/run/ckpt"), &Options::default()).await.unwrap()
+}
+
+const SEGMENT: usize = 1_000;
+
+/// Each writer writes its part of the file, in the order of the ranks or not.
+async fn segments(container: &Container, ranks: &[u64]) -> Vec<u8> {
+    let mut whole = vec![0; ranks.len() * SEGMENT];
+    for rank in ranks {
+        let mut writer = container.writer(*rank as u32);
+        for part in 0..10 {
+            let (offset, fill) = (*rank * SEGMENT as u64 + part * 100, (rank * 10 + part) as u8);
+            writer.write_at(offset, vec![fill; 100].into()).await.unwrap();
+            whole[offset as usize..][..100].fill(fill);
+        }
+        writer.close().await.unwrap();
+    }
+    whole
+}
+
+async fn content(fs: &Arc<dyn FileSystem>, path: &str) -> Vec<u8> {
+    fs.read_all(&who(), &at(path), 1 << 20).await.unwrap()
+}
+
+async fn names(fs: &Arc<dyn FileSystem>, path: &str) -> Vec<String> {
+    let entries = fs.list_all(&who(), &at(path), 99).await.unwrap();
+    entries.iter().map(|entry| entry.name().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn contiguous_logs_are_joined_without_reading_a_byte() {
+    let watched = Watched::new(true);
+    let moved = watched.moved.clone();
+    let fs: Arc<dyn FileSystem> = Arc::new(watched);
+    let container = create(&fs).await;
+    let whole = segments(&container, &[3, 0, 2, 1]).await;
+    assert_eq!(container.way().await.unwrap(), Way::Join { logs: 4 });
+    let done = container.finalize(&at("/run/plain")).await.unwrap();
+    assert_eq!(done, Finalized { bytes: 4_000, moved: 0 });
+    assert_eq!(moved.load(Ordering::SeqCst), 0);
+    assert!(content(&fs, "/run/plain").await == whole);
+    assert_eq!(names(&fs, "/run").await, ["plain"]);
+}
+
+#[tokio::test]
+async fn dead_bytes_at_the_ends_of_logs_are_cut_off() {
+    let fs: Arc<dyn FileSystem> = Arc::new(Watched::new(true));
+    let container = create(&fs).await;
+    let whole = segments(&container, &[0, 1]).await;
+    // Unsynced bytes of a crashed writer, and a part that was cut off the file.
+    let mut crashed = container.writer(2);
+    crashed.write_at(2_000, Bytes::from_static(b"the end, and more")).await.unwrap();
+    crashed.sync().await.unwrap();
+    crashed.write_at(5_000, Bytes::from_static(b"unsynced")).await.unwrap();
+    drop(crashed);
+    assert_eq!(container.way().await.unwrap_err().kind(), ErrorKind::Busy);
+    container.recover().await.unwrap();
+    let mut cutter = container.writer(0);
+    cutter.truncate(2_007).await.unwrap();
+    cutter.close().await.unwrap();
+    assert_eq!(container.way().await.unwrap(), Way::Join { logs: 3 });
+    container.finalize(&at("/run/plain")).await.unwrap();
+    assert!(content(&fs, "/run/plain").await == [&whole[..], b"the end"].concat());
+}
+
+#[tokio::test]
+async fn a_single_log_needs_no_store_that_joins() {
+    let dir = tempfile::tempdir().unwrap();
+    let fs: Arc<dyn FileSystem> = Arc::new(FileStore::open(dir.path(), false).unwrap());
+    let container = create(&fs).await;
+    let whole = segments(&container, &[0]).await;
+    assert_eq!(container.finalize(&at("/run/plain")).await.unwrap().moved, 0);
+    assert!(content(&fs, "/run/plain").await == whole);
+}
+
+#[tokio::test]
+async fn what_cant_be_joined_is_rewritten_and_says_why() {
+    for (joins, why) in [
+        (true, "the bytes of rank 0 don't lie in one piece at byte 200"),
+        (false, "the store can't join files"),
+    ] {
+        let fs: Arc<dyn FileSystem> = Arc::new(Watched::new(joins));
+        let container = create(&fs).await;
+        let mut whole = segments(&container, &[0, 1]).await;
+        if joins {
+            let mut second = container.writer(1);
+            second.write_at(100, vec![9; 100].into()).await.unwrap();
+            second.close().await.unwrap();
+            whole[100..200].fill(9);
+        }
+        assert_eq!(container.way().await.unwrap(), Way::Rewrite { bytes: 2_000, why: why.to_owned() });
+        let done = container.finalize(&at("/run/plain")).await.unwrap();
+        assert_eq!(done, Finalized { bytes: 2_000, moved: 2_000 });
+        assert!(content(&fs, "/run/plain").await == whole);
+        assert_eq!(names(&fs, "/run").await, ["plain"]);
+    }
+}
+
+#[tokio::test]
+async fn a_large_file_is_rewritten_in_parts_that_are_joined() {
+    const CHUNK: usize = 4 << 20;
+    let fs: Arc<dyn FileSystem> = Arc::new(Watched::new(true));
+    let container = create(&fs).await;
+    let mut writers = [container.writer(0), container.writer(1)];
+    for chunk in 0..40_usize {
+        let data = Bytes::from(vec![chunk as u8 + 1; CHUNK]);
+        writers[chunk % 2].write_at((chunk * CHUNK) as u64 + 1, data).await.unwrap();
+    }
+    for writer in &mut writers {
+        writer.close().await.unwrap();
+    }
+    container.finalize(&at("/run/plain")).await.unwrap();
+    assert_eq!(names(&fs, "/run").await, ["plain"]);
+    let reader = fs.open(&who(), &at("/run/plain")).await.unwrap();
+    assert_eq!(reader.length(), (40 * CHUNK) as u64 + 1);
+    for chunk in 0..40 {
+        let bytes = reader.read_at((chunk * CHUNK) as u64 + 1, CHUNK).await.unwrap();
+        assert!(bytes.iter().all(|byte| *byte == chunk as u8 + 1), "chunk {chunk}");
+    }
+}
+
+#[tokio::test]
+async fn it_resumes_after_a_failure_of_each_step_and_is_readable_meanwhile() {
+    for in_place in [false, true] {
+        for executes in [false, true] {
+            for left in 0.. {
+                let watched = Watched::new(true);
+                let sound: Arc<dyn FileSystem> = Arc::new(watched.failing(u64::MAX, false));
+                let whole = segments(&create(&sound).await, &[2, 0, 1]).await;
+                let before = open(&sound, "/run/ckpt").await.reader().await.unwrap();
+                let target = at(if in_place { "/run/ckpt" } else { "/run/plain" });
+                let failing: Arc<dyn FileSystem> = Arc::new(watched.failing(left, executes));
+                let container = open(&failing, "/run/ckpt").await;
+                let failed = container.finalize(&target).await;
+
+                // The container may be beside its name.
+                let mut rest = names(&sound, "/run").await;
+                rest.retain(|name| *name != "plain");
+                let name = rest.first().map_or("none", String::as_str);
+                let now = Container::open(sound.clone(), &who(), &at(&format!("/run/{name}"))).await;
+                if let Ok(now) = now {
+                    let reader = now.reader().await.unwrap();
+                    let read = reader.read_at(0, 1 << 20).await;
+                    assert!(read.unwrap() == whole, "step {left}");
+                    if now.path().as_str() == "/run/ckpt" {
+                        assert!(before.read_at(0, 1 << 20).await.unwrap() == whole, "step {left}");
+                        assert!(now.check().await.unwrap().is_empty(), "step {left}");
+                    }
+                    now.finalize(&target).await.unwrap();
+                }
+                assert!(content(&sound, target.as_str()).await == whole, "step {left}");
+                assert_eq!(names(&sound, "/run").await, [target.name()], "step {left}");
+                if failed.is_ok() {
+                    assert!(left > 4, "there are several steps");
+                    break;
+                }
+            }
+        }
+    }
+}
+
+async fn open(fs: &Arc<dyn FileSystem>, path: &str) -> Container {
+    Container::open(fs.clone(), &who(), &at(path)).await.unwrap()
+}
+
+#[tokio::test]
+async fn no_writer_begins_while_logs_are_joined() {
+    let watched = Watched::new(true);
+    let sound: Arc<dyn FileSystem> = Arc::new(watched.failing(u64::MAX, false));
+    let container = create(&sound).await;
+    segments(&container, &[0, 1]).await;
+    // The plan's two changes.
+    let failing: Arc<dyn FileSystem> = Arc::new(watched.failing(2, false));
+    open(&failing, "/run/ckpt").await.finalize(&at("/run/plain")).await.unwrap_err();
+    let error = container.writer(5).write_at(0, Bytes::from_static(b"late")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Busy);
+    let mut open_writer = container.writer(6);
+    assert!(open_writer.write_at(0, Bytes::from_static(b"late")).await.is_err());
+    assert_eq!(container.finalize(&at("/run/other")).await.unwrap().moved, 0, "under another name, too");
+    assert_eq!(names(&sound, "/run").await, ["other"]);
+}
+
+#[tokio::test]
+async fn a_name_that_is_taken_is_refused_before_anything_happens() {
+    let fs: Arc<dyn FileSystem> = Arc::new(Watched::new(true));
+    let container = create(&fs).await;
+    segments(&container, &[0, 1]).await;
+    fs.write_all(&who(), &at("/run/plain"), &CreateOptions::default(), Bytes::new()).await.unwrap();
+    let error = container.finalize(&at("/run/plain")).await.unwrap_err();
+    assert_eq!((error.kind(), error.path()), (ErrorKind::AlreadyExists, "/run/plain"));
+    assert!(!fs.exists(&who(), &at("/run/ckpt/plan")).await.unwrap());
+    let inside = container.finalize(&at("/run/ckpt/logs/plain")).await.unwrap_err();
+    assert_eq!(inside.kind(), ErrorKind::InvalidArgument);
+}

@@ -1,0 +1,152 @@
+//! Many idle and slow clients of HTTP: the gateway's memory, and another user's requests beside them.
+
+mod support;
+
+use rustix::process::{Resource, getrlimit, setrlimit};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use support::{Gateway, Run, command, fresh};
+
+const IDLE: usize = 1_000;
+const SLOW: usize = 100;
+/// Limit of the gateway's resident memory.
+const MAX_MIB: u64 = 256;
+/// Time limit for one of the other user's requests, on a loaded machine.
+const MAX_WAIT: Duration = Duration::from_secs(5);
+/// Bytes that a slow sender announces.
+const ANNOUNCED: u64 = 64 << 20;
+
+/// How long the crowd stays: `CROWD_S=60` for the heavy tier.
+fn stay() -> Duration {
+    let seconds = std::env::var("CROWD_S").ok().and_then(|text| text.parse().ok());
+    Duration::from_secs(seconds.unwrap_or(8))
+}
+
+/// Adds a user whose password is secret.
+fn add_user(dir: &Path, user: &str) {
+    let mut passwd = command(dir);
+    passwd.current_dir(dir).args(["passwd", "--file", "passwords", user]);
+    Run::of(passwd, b"secret\n").ok();
+}
+
+fn gateway() -> Gateway {
+    Gateway::start(|dir| {
+        for user in ["ann", "bob"] {
+            add_user(dir, user);
+        }
+        let store = format!("file://{}", fresh(dir, "data").display());
+        let passwords = dir.join("passwords").display().to_string();
+        ["--store", &store, "--passwords", &passwords].map(str::to_owned).to_vec()
+    })
+}
+
+fn connect(gateway: &Gateway) -> TcpStream {
+    let stream = TcpStream::connect(&gateway.address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    stream
+}
+
+/// Sends a request, and reads its answer: the status, and the body.
+fn ask(stream: &mut TcpStream, method: &str, target: &str, fields: &str, body: &[u8]) -> (u16, Vec<u8>) {
+    let head = format!(
+        "{method} {target} HTTP/1.1\r\nHost: localhost\r\n{fields}Content-Length: {}\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(&[head.as_bytes(), body].concat()).unwrap();
+    let mut head = Vec::new();
+    let mut byte = [0];
+    while !head.ends_with(b"\r\n\r\n") {
+        assert_eq!(stream.read(&mut byte).unwrap(), 1, "{}", String::from_utf8_lossy(&head));
+        head.push(byte[0]);
+    }
+    let head = String::from_utf8(head).unwrap();
+    let length = head
+        .lines()
+        .find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse().ok());
+    let mut body = vec![0; length.unwrap_or(0)];
+    stream.read_exact(&mut body).unwrap();
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), body)
+}
+
+fn log_in(gateway: &Gateway, user: &str) -> String {
+    let login = format!("{{\"user\":\"{user}\",\"password\":\"secret\"}}");
+    let kind = "Content-Type: application/json\r\n";
+    let (status, body) = ask(&mut connect(gateway), "POST", "/v1/sessions", kind, login.as_bytes());
+    assert_eq!(status, 201);
+    let answer: serde_json::Value = serde_json::from_slice(&body).unwrap();
+    format!("Authorization: Bearer {}\r\n", answer["token"].as_str().unwrap())
+}
+
+/// Peak resident memory, in MiB.
+fn most_mib(gateway: &Gateway) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", gateway.process.id())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1024
+}
+
+#[test]
+fn idle_and_slow_clients_neither_fill_the_memory_nor_delay_another_user() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    setrlimit(Resource::Nofile, limit).unwrap();
+    let gateway = gateway();
+    let (ann, bob) = (log_in(&gateway, "ann"), log_in(&gateway, "bob"));
+    let mut own = connect(&gateway);
+    let large = vec![7; 8 << 20];
+    assert_eq!(ask(&mut own, "PUT", "/v1/files/large", &ann, &large).0, 201);
+    let idle: Vec<TcpStream> = (0..IDLE)
+        .map(|_| {
+            let mut stream = connect(&gateway);
+            assert_eq!(ask(&mut stream, "GET", "/v1/sessions/current", &ann, b"").0, 200);
+            stream
+        })
+        .collect();
+    let mut slow: Vec<TcpStream> = (0..SLOW)
+        .map(|number| {
+            let mut stream = connect(&gateway);
+            let head = format!(
+                "PUT /v1/files/slow{number} HTTP/1.1\r\nHost: localhost\r\n{ann}Content-Length: {ANNOUNCED}\r\n\r\n"
+            );
+            stream.write_all(head.as_bytes()).unwrap();
+            stream
+        })
+        .collect();
+    // And as many who never take their answers.
+    let lazy: Vec<TcpStream> = (0..SLOW)
+        .map(|_| {
+            let mut stream = connect(&gateway);
+            let head = format!("GET /v1/files/large HTTP/1.1\r\nHost: localhost\r\n{ann}\r\n");
+            stream.write_all(head.as_bytes()).unwrap();
+            stream
+        })
+        .collect();
+    let (begun, mut waits) = (Instant::now(), Vec::new());
+    let mut own = connect(&gateway);
+    while begun.elapsed() < stay() {
+        // Some are cut in favour of requests that wait for memory.
+        slow.iter_mut().for_each(|stream| drop(stream.write(&[b'x'; 1_000])));
+        for (method, target) in
+            [("PUT", "/v1/files/bobs"), ("GET", "/v1/files/bobs"), ("GET", "/v1/status/bobs")]
+        {
+            let body = if method == "PUT" { &large[..100_000] } else { b"" };
+            let asked = Instant::now();
+            let (status, _) = ask(&mut own, method, target, &bob, body);
+            assert!([200, 201, 204].contains(&status), "{method} {target}: {status}");
+            waits.push(asked.elapsed());
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    waits.sort();
+    let p99 = waits[waits.len() * 99 / 100];
+    let most = most_mib(&gateway);
+    println!(
+        "{} requests beside {IDLE} idle and {} slow clients: p99 {p99:?}; {most} MiB",
+        waits.len(),
+        2 * SLOW
+    );
+    assert!(most <= MAX_MIB, "{most} MiB");
+    assert!(p99 < MAX_WAIT, "{p99:?}");
+    drop((idle, slow, lazy));
+}
