@@ -355,6 +355,7 @@ impl Foreign for HdfsLibrary {
         Capabilities {
             append: true,
             truncate: false,
+            concat: false,
             rename_replace: false,
             atomic_rename: true,
             permissions: symbols.chmod.is_some(),

@@ -53,6 +53,7 @@ const BLOCK_BYTES: u64 = 64 << 20;
 pub const CAPABILITIES: Capabilities = Capabilities {
     append: false,
     truncate: false,
+    concat: false,
     rename_replace: true,
     atomic_rename: false,
     permissions: false,

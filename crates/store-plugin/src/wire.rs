@@ -297,6 +297,8 @@ pub fn capabilities(bits: u32, recovery_ms: u32) -> Capabilities {
     Capabilities {
         append: has(0),
         truncate: has(1),
+        // strait_store.h has no function for it.
+        concat: false,
         rename_replace: has(2),
         atomic_rename: has(3),
         permissions: has(4),
@@ -315,8 +317,23 @@ pub fn capabilities(bits: u32, recovery_ms: u32) -> Capabilities {
 
 /// Capabilities as the bits of `strait_store.h`.
 pub fn bits(capabilities: &Capabilities) -> u32 {
-    let flags = capabilities.flags();
-    let bits = flags.iter().enumerate().filter(|(_, (_, has))| *has);
+    let flags = [
+        capabilities.append,
+        capabilities.truncate,
+        capabilities.rename_replace,
+        capabilities.atomic_rename,
+        capabilities.permissions,
+        capabilities.ownership,
+        capabilities.times,
+        capabilities.replication,
+        capabilities.block_locations,
+        capabilities.checksum,
+        capabilities.status,
+        capabilities.visible_while_written,
+        capabilities.exclusive_writer,
+        capabilities.per_user,
+    ];
+    let bits = flags.iter().enumerate().filter(|(_, has)| **has);
     bits.fold(0, |bits, (index, _)| bits | 1 << index)
 }
 

@@ -210,7 +210,7 @@ pub struct Capabilities {
 
 impl Capabilities {
     /// The flags by name, in one order, for listings.
-    pub fn flags(&self) -> [(&'static str, bool); 14] {
+    pub fn flags(&self) -> [(&'static str, bool); 15] {
         [
             ("append", self.append),
             ("truncate", self.truncate),
