@@ -157,6 +157,17 @@ setup_test() {
     version=$(sed -n 's/^JAVA_VERSION="\(.*\)"/\1/p' "$(dirname "$(readlink -f "$(command -v javac)")")/../release")
     at_least "$MIN_JAVA" "$version" || die "Java is $version, $MIN_JAVA or newer is needed"
     python_requirements test
+    s3_server
+}
+
+# In an environment of its own.
+s3_server() {
+    local wanted=scripts/requirements-s3.txt stamp=.venv-s3/requirements.txt
+    cmp -s "$wanted" "$stamp" && return 0
+    say "installing $wanted into .venv-s3"
+    python3 -m venv .venv-s3
+    .venv-s3/bin/python -m pip install --quiet --disable-pip-version-check -r "$wanted" >&2
+    cp "$wanted" "$stamp"
 }
 
 setup_languages() {

@@ -8,7 +8,7 @@
 # ORDERS=N, KILLS=N, POWER_LOSSES=N, HDFS_KILLS=N and FORK_ROUNDS=N change how many.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-scripts/setup.sh build power browser
+scripts/setup.sh build power browser go
 
 step() {
     printf '\n== %s\n' "$*"
@@ -27,7 +27,29 @@ each_crate_alone() {
     done
 }
 
+readonly MINIO_VERSION=v0.0.0-20260212201848-7aac2a2c5b7c
+readonly TOOLS=$PWD/.cache/object-servers
+
+# The contract suite on MinIO, a GlusterFS volume, and Hadoop's libhdfs.
+foreign_stores() {
+    mkdir -p "$TOOLS"
+    [[ -x $TOOLS/minio ]] || GOBIN=$TOOLS go install "github.com/minio/minio@$MINIO_VERSION"
+    STRAIT_TEST_MINIO=$TOOLS/minio \
+        cargo test --locked -p strait-store-object --test contract -- --include-ignored --nocapture s3_at_minio
+    if [[ -n ${STRAIT_TEST_GLUSTER:-} ]]; then
+        cargo test --locked -p strait --test plugins -- --include-ignored --nocapture glusterfs
+    else
+        echo "glusterfs_keeps_the_contract: 0 passed, 1 skipped (it needs STRAIT_TEST_GLUSTER, a volume of this host)"
+    fi
+    if [[ -n ${STRAIT_TEST_LIBHDFS:-} ]]; then
+        cargo test --locked -p strait --test plugins -- --include-ignored --nocapture a_foreign_libhdfs
+    else
+        echo "a_foreign_libhdfs_keeps_the_contract: 0 passed, 1 skipped (it needs STRAIT_TEST_LIBHDFS, a libhdfs.so)"
+    fi
+}
+
 step each_crate_alone
+step foreign_stores
 step cargo test --locked -p strait --test rest -- --nocapture --include-ignored pages_of_other_sites
 CROWD_S=60 step cargo test --locked -p strait --test crowds -- --nocapture
 FLEXRPC_CALLS=${CALLS:-1000000} step flexrpc --test at_most_once

@@ -109,6 +109,7 @@ pub(super) fn capabilities(info: &StoreInfo) -> Capabilities {
         truncate: has("truncate"),
         concat: has("concat"),
         rename_replace: has("rename_replace"),
+        atomic_rename: has("atomic_rename"),
         permissions: has("permissions"),
         ownership: has("ownership"),
         times: has("times"),

@@ -4,10 +4,17 @@
 //!   open(URI) ── scheme ─┬─ file, memory ── strait-store
 //!                        ├─ hdfs ────────── strait-store-hdfs
 //!                        ├─ kadoop ──────── strait-store-kadoop
+//!                        ├─ s3, gs, az ──── strait-store-object
+//!                        ├─ plugin ──────── strait-store-plugin
+//!                        ├─ libhdfs ─────── strait-store-plugin ── strait-store-abi
 //!                        └─ strait ──────── strait-client
 //! ```
 //!
 //! This room must never: hold state; decide anything by a path; link a server.
+
+mod foreign;
+
+pub use foreign::{ForeignOptions, Library, serve_parent};
 
 use futures::future::BoxFuture;
 use std::sync::Arc;
@@ -19,6 +26,9 @@ use strait_store_hdfs::HdfsStore;
 mod environment;
 pub use strait_store_hdfs::HadoopConfig;
 
+pub use strait_store_object::Options as ObjectOptions;
+pub use strait_store_plugin::Launch;
+
 /// Parameters for opening a store, beside its URI.
 #[derive(Clone, Default)]
 pub struct OpenOptions {
@@ -28,6 +38,10 @@ pub struct OpenOptions {
     pub kadoop: strait_store_kadoop::Options,
     /// Credentials for a gateway.
     pub strait: strait_client::Options,
+    /// Endpoints of object stores.
+    pub object: strait_store_object::Options,
+    /// Plugins and libraries.
+    pub foreign: ForeignOptions,
 }
 
 /// Opens the whole store of `uri`; [`StoreUri::path`] is a path in it.
@@ -43,7 +57,8 @@ pub async fn open(uri: &StoreUri, options: &OpenOptions) -> Result<Arc<dyn FileS
 /// # Errors
 /// As [`open`]; InvalidArgument if this kind of store can only be served whole.
 pub async fn open_root(uri: &StoreUri, options: &OpenOptions) -> Result<Arc<dyn FileSystem>> {
-    if uri.scheme() != Scheme::File && !uri.path().is_root() {
+    let has_roots = uri.scheme() == Scheme::File || uri.scheme().has_buckets();
+    if !has_roots && !uri.path().is_root() {
         let message = format!("a {}: store is served whole; leave {} out", uri.scheme(), uri.path());
         return fail(ErrorKind::InvalidArgument, message);
     }
@@ -73,6 +88,12 @@ fn open_at<'a>(
                 let namenode = uri.namenode().unwrap_or_default();
                 Arc::new(strait_store_kadoop::KadoopStore::connect(&namenode, &options.kadoop).await?)
             }
+            Scheme::S3 | Scheme::Gs | Scheme::Az => {
+                let bucket = uri.bucket().unwrap_or_default();
+                let (scheme, options) = (uri.scheme(), &options.object);
+                Arc::new(strait_store_object::ObjectStore::connect(scheme, bucket, root, options).await?)
+            }
+            Scheme::Plugin | Scheme::Libhdfs => Arc::new(foreign::open(uri, &options.foreign).await?),
             Scheme::Strait => {
                 let mut options = options.strait.clone();
                 options.store = uri.gateway_store().map(str::to_owned).or(options.store);
@@ -81,4 +102,30 @@ fn open_at<'a>(
         };
         Ok(store)
     })
+}
+
+/// What stores of this kind can do; None if each server or library tells it.
+pub fn capabilities(scheme: Scheme) -> Option<strait_store::Capabilities> {
+    match scheme {
+        Scheme::Memory => Some(MemoryStore::new("root").capabilities()),
+        Scheme::S3 | Scheme::Gs | Scheme::Az => Some(strait_store_object::CAPABILITIES),
+        _ => None,
+    }
+}
+
+/// The host and port that [`open`] connects to first, if the URI names one.
+pub fn endpoint(uri: &StoreUri, options: &OpenOptions) -> Option<(String, u16)> {
+    if let Some(bucket) = uri.bucket() {
+        return strait_store_object::endpoint(uri.scheme(), bucket, &options.object);
+    }
+    /// Of HDFS's namenodes, if the URI names none.
+    const HDFS_PORT: u16 = 8020;
+    let (host, port) = uri.host_and_port()?;
+    let default = match uri.scheme() {
+        Scheme::Strait => strait_store::GATEWAY_PORT,
+        Scheme::Kadoop => strait_store::NAMENODE_PORT,
+        _ => HDFS_PORT,
+    };
+    // A host without dots and port may be a nameservice of Hadoop's configuration.
+    Some((host.to_owned(), port.unwrap_or(default)))
 }

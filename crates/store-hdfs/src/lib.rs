@@ -103,6 +103,7 @@ impl FileSystem for HdfsStore {
             truncate: own_calls,
             concat: own_calls,
             rename_replace: true,
+            atomic_rename: true,
             permissions: true,
             ownership: true,
             times: true,

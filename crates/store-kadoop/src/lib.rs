@@ -288,6 +288,7 @@ impl FileSystem for KadoopStore {
             truncate: true,
             concat: true,
             rename_replace: true,
+            atomic_rename: true,
             permissions: true,
             ownership: true,
             times: true,

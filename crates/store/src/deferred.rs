@@ -28,6 +28,7 @@ const UNKNOWN: Capabilities = Capabilities {
     truncate: false,
     concat: false,
     rename_replace: true,
+    atomic_rename: false,
     permissions: false,
     ownership: false,
     times: false,

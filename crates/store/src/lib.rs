@@ -25,6 +25,7 @@ pub mod encoding;
 mod error;
 mod ext;
 mod file;
+pub mod foreign;
 mod memory;
 mod path;
 pub mod process;

@@ -179,6 +179,9 @@ pub struct Capabilities {
     pub concat: bool,
     /// [`crate::FileSystem::rename`] with `replace` in one step.
     pub rename_replace: bool,
+    /// [`crate::FileSystem::rename`] is one step. False: it copies and then removes, so both names
+    /// exist meanwhile, and a failure may leave both.
+    pub atomic_rename: bool,
     /// Permission bits are kept.
     pub permissions: bool,
     /// Owner and group can be set.
@@ -193,7 +196,8 @@ pub struct Capabilities {
     pub checksum: bool,
     /// [`crate::FileSystem::status`].
     pub status: bool,
-    /// A file being written is visible to readers under its name, with all flushed bytes.
+    /// A file being written is visible to readers under its name, with all flushed bytes. False: a
+    /// file has its bytes from its close on, all at once. Until then flush and sync promise nothing.
     pub visible_while_written: bool,
     /// The store refuses a second writer (`Busy`) while the first is open.
     pub exclusive_writer: bool,
@@ -206,12 +210,13 @@ pub struct Capabilities {
 
 impl Capabilities {
     /// The flags by name, in one order, for listings.
-    pub fn flags(&self) -> [(&'static str, bool); 14] {
+    pub fn flags(&self) -> [(&'static str, bool); 15] {
         [
             ("append", self.append),
             ("truncate", self.truncate),
             ("concat", self.concat),
             ("rename_replace", self.rename_replace),
+            ("atomic_rename", self.atomic_rename),
             ("permissions", self.permissions),
             ("ownership", self.ownership),
             ("times", self.times),

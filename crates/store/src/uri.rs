@@ -39,17 +39,58 @@ pub enum Scheme {
     Kadoop,
     /// Another gateway: `strait://host:port/`.
     Strait,
+    /// A bucket of S3, or of an endpoint with its protocol: `s3://bucket/`.
+    S3,
+    /// A bucket of Google's cloud: `gs://bucket/`.
+    Gs,
+    /// A container of Azure's blob storage: `az://container/`.
+    Az,
+    /// A file system by a plugin, which the operator's flags name: `plugin:name://host:port/`.
+    Plugin,
+    /// A file system by a library with the interface of hdfs.h: `libhdfs:/path/lib.so!hdfs://host/`.
+    Libhdfs,
 }
 
 impl Scheme {
     /// Each scheme with its name in URIs.
-    const ALL: &[(&'static str, Self)] = &[
+    pub const ALL: &[(&'static str, Self)] = &[
         ("file", Self::File),
         ("memory", Self::Memory),
         ("hdfs", Self::Hdfs),
         ("kadoop", Self::Kadoop),
         ("strait", Self::Strait),
+        ("s3", Self::S3),
+        ("gs", Self::Gs),
+        ("az", Self::Az),
+        ("plugin", Self::Plugin),
+        ("libhdfs", Self::Libhdfs),
     ];
+
+    /// The form of its URIs.
+    pub fn form(self) -> &'static str {
+        match self {
+            Self::File => "file:///path",
+            Self::Memory => "memory:///path",
+            Self::Hdfs => "hdfs://host:port/path",
+            Self::Kadoop => "kadoop://host:port/path",
+            Self::Strait => "strait://host:port/path",
+            Self::S3 => "s3://bucket/path",
+            Self::Gs => "gs://bucket/path",
+            Self::Az => "az://container/path",
+            Self::Plugin => "plugin:NAME://host:port/path",
+            Self::Libhdfs => "libhdfs:/path/lib.so!hdfs://host:port/path",
+        }
+    }
+
+    /// Whether its URIs name a bucket, not a host.
+    pub fn has_buckets(self) -> bool {
+        matches!(self, Self::S3 | Self::Gs | Self::Az)
+    }
+
+    /// Whether its URIs have another one within, of the file system behind a library.
+    pub fn is_foreign(self) -> bool {
+        matches!(self, Self::Plugin | Self::Libhdfs)
+    }
 }
 
 impl Scheme {
@@ -65,7 +106,7 @@ impl Scheme {
 
     /// Whether its URIs name a host, and maybe a port.
     fn has_ports(self) -> bool {
-        !matches!(self, Self::File | Self::Memory)
+        matches!(self, Self::Hdfs | Self::Kadoop | Self::Strait)
     }
 }
 
@@ -106,6 +147,9 @@ impl StoreUri {
                 false => format!("{text}: unknown scheme {scheme}:; there is {}", examples()),
             });
         };
+        if scheme.is_foreign() {
+            return Self::parse_foreign(text, scheme, rest);
+        }
         // `file:/path` means the same as `file:///path` (RFC 8089).
         let (authority, path) = match rest.strip_prefix("//") {
             None => ("", rest),
@@ -135,12 +179,58 @@ impl StoreUri {
             Scheme::Strait if authority.is_empty() => {
                 refuse(format!("{text}: which gateway? write strait://HOST:PORT{}", uri.path))
             }
+            _ if scheme.has_buckets() && !is_bucket(authority) => {
+                refuse(format!("{text}: which bucket? write {}", scheme.form()))
+            }
             _ if scheme.has_ports() => match host_and_port(authority) {
                 Ok(_) => Ok(uri),
                 Err(why) => refuse(format!("{text}: {why}")),
             },
             _ => Ok(uri),
         }
+    }
+
+    /// Parses `plugin:name://authority/path` and `libhdfs:/path/lib.so!scheme://authority/path`. The
+    /// store is all before the path.
+    fn parse_foreign(text: &str, scheme: Scheme, rest: &str) -> Result<Self> {
+        let refuse = || fail(ErrorKind::InvalidArgument, format!("{text}: write {}", scheme.form()));
+        let Some((before, after)) = rest.split_once("://") else { return refuse() };
+        let (authority, path) = after.split_at(after.find('/').unwrap_or(after.len()));
+        let is_whole = match (scheme, before.rsplit_once('!')) {
+            (Scheme::Libhdfs, Some((library, inner))) => library.starts_with('/') && is_name(inner),
+            (Scheme::Libhdfs, None) => false,
+            _ => is_name(before),
+        };
+        if !is_whole || authority.contains('\0') {
+            return refuse();
+        }
+        let path = if path.is_empty() { StorePath::root() } else { StorePath::parse(path)? };
+        Ok(Self { scheme, authority: format!("{before}://{authority}"), gateway_store: None, path })
+    }
+
+    /// The name of the plugin or the path of the library, and the URI of the file system behind it.
+    pub fn foreign(&self) -> Option<(&str, &str)> {
+        match self.scheme {
+            Scheme::Plugin => {
+                self.authority.split_once("://").map(|(name, _)| (name, self.authority.as_str()))
+            }
+            Scheme::Libhdfs => {
+                let (before, _) = self.authority.split_once("://")?;
+                let at = before.rfind('!')?;
+                Some((&self.authority[..at], &self.authority[at + 1..]))
+            }
+            _ => None,
+        }
+    }
+
+    /// The bucket or container of an object store.
+    pub fn bucket(&self) -> Option<&str> {
+        self.scheme.has_buckets().then_some(self.authority.as_str())
+    }
+
+    /// The host that the URI names, and the port, if it does.
+    pub fn host_and_port(&self) -> Option<(&str, Option<u16>)> {
+        self.scheme.has_ports().then(|| host_and_port(&self.authority).ok()).flatten()
     }
 
     /// The scheme.
@@ -155,6 +245,9 @@ impl StoreUri {
 
     /// The store without the path; equal for two URIs of the same store.
     pub fn store(&self) -> String {
+        if self.scheme.is_foreign() {
+            return format!("{}:{}", self.scheme, self.authority);
+        }
         let store = self.gateway_store.as_ref().map(|store| format!("/@{store}")).unwrap_or_default();
         format!("{}://{}{store}", self.scheme, self.authority)
     }
@@ -279,15 +372,23 @@ pub fn is_store_name(name: &str) -> bool {
     !name.is_empty() && !name.starts_with('@') && !name.contains(['/', '\0'])
 }
 
+/// Whether a service could have a bucket or container of this name.
+fn is_bucket(name: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-_$".contains(&byte);
+    !name.is_empty() && name.bytes().all(plain)
+}
+
+/// Whether this names a plugin, or is a scheme of a foreign library.
+fn is_name(name: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"+-._".contains(&byte);
+    !name.is_empty() && name.bytes().all(plain)
+}
+
 /// One URI of each kind that keeps its data.
 fn examples() -> String {
-    let example = |(name, scheme): &(&str, Scheme)| match scheme {
-        // It is for tests, and loses all at its end.
-        Scheme::Memory => None,
-        Scheme::File => Some(format!("{name}:///path")),
-        _ => Some(format!("{name}://host:port/path")),
-    };
-    Scheme::ALL.iter().filter_map(example).collect::<Vec<_>>().join(", ")
+    // A memory store is for tests, and loses all at its end.
+    let kept = Scheme::ALL.iter().filter(|(_, scheme)| *scheme != Scheme::Memory);
+    kept.map(|(_, scheme)| scheme.form()).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]
@@ -340,6 +441,29 @@ mod tests {
         }
         let message = StoreUri::parse("gopher://x/").unwrap_err().to_string();
         assert!(message.contains("gopher") && message.contains("strait://"), "{message}");
+    }
+
+    #[test]
+    fn a_bucket_and_a_foreign_library_are_parts_of_the_store() {
+        let uri = StoreUri::parse("s3://my.bucket/a/b").unwrap();
+        assert_eq!((uri.bucket(), uri.path().as_str()), (Some("my.bucket"), "/a/b"));
+        assert_eq!(uri.store(), "s3://my.bucket");
+        for (text, parts) in [
+            ("libhdfs:/opt/lib!x.so!hdfs://nn:8020/a", ("/opt/lib!x.so", "hdfs://nn:8020")),
+            ("libhdfs:/l.so!maprfs:///a", ("/l.so", "maprfs://")),
+            ("plugin:sector://master:6000/a", ("sector", "sector://master:6000")),
+        ] {
+            let uri = StoreUri::parse(text).unwrap();
+            assert_eq!(uri.foreign(), Some(parts));
+            assert_eq!((uri.path().as_str(), uri.to_string().as_str()), ("/a", text));
+        }
+        for text in
+            ["s3:///a", "s3://b:1/a", "gs:x", "libhdfs:lib.so!hdfs://nn/", "libhdfs:/lib.so", "plugin:///a"]
+        {
+            let error = StoreUri::parse(text).expect_err(text);
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{text}");
+            assert!(error.message().contains("write "), "{error}");
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! command reads.
 
 mod ckpt;
+mod foreign;
 mod mount;
 mod run;
 
@@ -11,6 +12,7 @@ pub use ckpt::{Ckpt, CkptAction, Convert, Flatten, Map};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::parser::ValueSource;
 use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+pub use foreign::{Doctor, FOREIGN_FLAGS, Foreign, Stores};
 pub use mount::{Mount, by_mount};
 pub use run::{Launcher, Run};
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -28,7 +30,7 @@ const MAX_TIMEOUT_SECONDS: u64 = 86_400;
 ///
 /// URIs choose the store: strait://HOST:PORT/path (a gateway's default store),
 /// strait://HOST:PORT/@NAME/path (its store NAME), kadoop://HOST:PORT/path,
-/// hdfs://HOST:PORT/path, file:///path. `strait up` starts a gateway over a cluster file
+/// hdfs://HOST:PORT/path, s3://BUCKET/path, file:///path; `strait stores` lists all. `strait up` starts a gateway over a cluster file
 /// system of its own, all in one process.
 #[derive(Debug, Parser)]
 #[command(name = "strait", version, max_term_width = 100, arg_required_else_help = true)]
@@ -87,6 +89,8 @@ pub struct Global {
     /// Read over TCP from Kadoop's datanodes on this host, too, not through their files.
     #[arg(long, global = true)]
     pub kadoop_over_tcp: bool,
+    #[command(flatten)]
+    pub foreign: Foreign,
     /// Print one JSON object a line, also for changes (put, rm, …) and errors.
     #[arg(long, global = true, help_heading = help::TELLING)]
     pub json: bool,
@@ -117,7 +121,8 @@ impl Cli {
                 flags.iter().copied().find(|flag| !used && explicit(flag))
             };
             let misused = misused(&GATEWAY_FLAGS, cli.command.is_client())
-                .or(misused(&KADOOP_FLAGS, cli.command.opens_stores()));
+                .or(misused(&KADOOP_FLAGS, cli.command.opens_stores()))
+                .or(misused(&FOREIGN_FLAGS, cli.command.opens_stores()));
             match misused {
                 Some(flag) => {
                     let name = matches.subcommand_name().unwrap_or_default();
@@ -201,7 +206,8 @@ impl Command {
     /// Whether this opens the stores that URIs name.
     fn opens_stores(&self) -> bool {
         let itself = matches!(self, Self::Up(_) | Self::Namenode(_) | Self::Datanode(_));
-        !itself && !matches!(self, Self::KadoopLog(_) | Self::Passwd(_) | Self::Malgen(_))
+        !itself
+            && !matches!(self, Self::KadoopLog(_) | Self::Passwd(_) | Self::Malgen(_) | Self::PluginHelper)
     }
 }
 
@@ -246,6 +252,13 @@ pub enum Command {
     Locate(Operands),
     /// Print the store's own checksums of files
     Checksum(Operands),
+    /// List the kinds of store that this program knows, and what each can do
+    Stores(Stores),
+    /// Check a store from its name to its throughput, and say how to mend what fails
+    Doctor(Doctor),
+    /// Run a plugin for another process of strait
+    #[command(hide = true)]
+    PluginHelper,
     /// Print a store's capacity and use
     Df(Df),
     /// Find files with missing, too few or (--data) damaged replicas

@@ -1,6 +1,6 @@
 //! Opens the stores of URIs, each once, with a login by the flags.
 
-use crate::cli::Global;
+use crate::cli::{Foreign, Global};
 use crate::failure::{Failure, Tally};
 use crate::messages::Messages;
 use crate::output::Output;
@@ -37,6 +37,7 @@ pub struct Context {
     timeout: Option<Duration>,
     kadoop_key: Option<PathBuf>,
     kadoop_over_tcp: bool,
+    foreign: Foreign,
     tls: Option<TlsOptions>,
     /// The flags of helpers on other hosts.
     pub helper_flags: Vec<String>,
@@ -99,6 +100,7 @@ impl Context {
             timeout: global.timeout.map(Duration::from_secs),
             kadoop_key: global.kadoop_key,
             kadoop_over_tcp: global.kadoop_over_tcp,
+            foreign: global.foreign,
             helper_flags,
             opened: RefCell::default(),
             away: RefCell::default(),
@@ -197,12 +199,12 @@ impl Context {
 
     /// Opens the store named `store`.
     async fn open(&self, uri: &StoreUri, store: &str) -> Result<Arc<dyn FileSystem>, Failure> {
-        let options = || OpenOptions { kadoop: self.kadoop(), ..OpenOptions::default() };
+        let options = self.stores()?;
         let waiting = self.waiting(store);
         let fs = match uri.scheme() {
-            Scheme::File | Scheme::Memory if self.user_is_explicit => {
+            Scheme::File | Scheme::Memory | Scheme::S3 | Scheme::Gs | Scheme::Az if self.user_is_explicit => {
                 return Err(Failure::usage(format!(
-                    "{uri}: a {}: store acts as the user of this process; --user is for gateways and hdfs:",
+                    "{uri}: a {}: store knows no users of its own; --user is for gateways and hdfs:",
                     uri.scheme()
                 )));
             }
@@ -212,9 +214,9 @@ impl Context {
                      command; name another store, such as file:///path"
                 )));
             }
-            Scheme::File => return Ok(strait_store_any::open(uri, &options()).await?),
+            Scheme::File => return Ok(strait_store_any::open(uri, &options).await?),
             Scheme::Strait => waiting.on("connect and log in", self.open_gateway(uri)).await?,
-            _ => waiting.on("connect", strait_store_any::open(uri, &options())).await?,
+            _ => waiting.on("connect", strait_store_any::open(uri, &options)).await?,
         };
         Ok(Arc::new(Watched { fs, waiting }))
     }
@@ -238,6 +240,23 @@ impl Context {
     /// Notices about the store of this URI.
     fn waiting(&self, store: &str) -> Waiting {
         Waiting::typed(self.messages(), store, self.typing.clone())
+    }
+
+    /// Options for opening stores.
+    ///
+    /// # Errors
+    /// A wrong flag.
+    pub fn stores(&self) -> Result<OpenOptions, Failure> {
+        let Foreign { endpoint_url, region, profile, no_sign_request, .. } = self.foreign.clone();
+        let object = strait_store_any::ObjectOptions {
+            endpoint: endpoint_url,
+            region,
+            profile,
+            unsigned: no_sign_request,
+            ..Default::default()
+        };
+        let foreign = self.foreign.libraries()?;
+        Ok(OpenOptions { kadoop: self.kadoop(), object, foreign, ..OpenOptions::default() })
     }
 
     /// Options for connecting to a Kadoop cluster.

@@ -1,6 +1,7 @@
 //! The contents of `--help`: commands in groups, each command's own flags before the global ones,
 //! and no flag that a command doesn't use.
 
+use crate::cli::FOREIGN_FLAGS;
 use clap::Command;
 use std::fmt::Write as _;
 
@@ -54,7 +55,10 @@ const GROUPS: [(&str, &[&str]); 4] = [
             "setrep", "locate", "checksum", "ckpt", "mount", "run",
         ],
     ),
-    ("Stores and clusters", &["df", "fsck", "datanodes", "admit", "decommission", "rebalance", "kadoop-log"]),
+    (
+        "Stores and clusters",
+        &["stores", "doctor", "df", "fsck", "datanodes", "admit", "decommission", "rebalance", "kadoop-log"],
+    ),
     ("Logins, and other things", &["logout", "passwd", "malgen", "help"]),
 ];
 
@@ -62,13 +66,17 @@ const GROUPS: [(&str, &[&str]); 4] = [
 pub fn arranged(mut command: Command) -> Command {
     command.build(); // gives the subcommands their global flags
     for name in NO_CLIENTS {
-        command =
-            command.mut_subcommand(name, |one| without(&[&GATEWAY_FLAGS[..], &KADOOP_FLAGS].concat(), one));
+        command = command.mut_subcommand(name, |one| {
+            without(&[&GATEWAY_FLAGS[..], &KADOOP_FLAGS, &FOREIGN_FLAGS].concat(), one)
+        });
     }
     for name in OPERATORS {
-        command = command.mut_subcommand(name, |one| without(&UNUSED_BY_OPERATORS, one));
+        command = command
+            .mut_subcommand(name, |one| without(&[&UNUSED_BY_OPERATORS[..], &FOREIGN_FLAGS].concat(), one));
     }
-    command = command.mut_subcommand("logout", |logout| without(&UNUSED_BY_LOGOUT, logout));
+    command = command.mut_subcommand("logout", |logout| {
+        without(&[&UNUSED_BY_LOGOUT[..], &FOREIGN_FLAGS].concat(), logout)
+    });
     command = command.mut_subcommands(with_own_usage);
     let groups = grouped(&command);
     command.help_template(format!(

@@ -17,7 +17,7 @@ super::cases! {
     read_in_small_steps_gives_the_whole;
     reader_tells_the_length;
     identity_stays_as_a_file_grows needs append;
-    identity_is_another_of_a_file_in_its_place;
+    identity_is_another_of_a_file_in_its_place needs rename_replace;
     open_of_a_missing_file_is_not_found;
     open_of_a_directory_is_refused;
 }

@@ -113,6 +113,7 @@ impl FileSystem for FileStore {
             // Linux shares ranges between files of some file systems, but joins no files in one step.
             concat: false,
             rename_replace: true,
+            atomic_rename: true,
             permissions: true,
             ownership: attributes::can_change_owners(),
             times: true,

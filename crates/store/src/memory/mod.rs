@@ -56,6 +56,7 @@ impl FileSystem for MemoryStore {
             truncate: true,
             concat: true,
             rename_replace: true,
+            atomic_rename: true,
             permissions: true,
             ownership: true,
             times: true,

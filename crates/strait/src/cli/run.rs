@@ -79,8 +79,15 @@ impl Global {
             ("--client-cert", path(&self.client_cert)),
             ("--client-key", path(&self.client_key)),
             ("--kadoop-key", path(&self.kadoop_key)),
+            ("--endpoint-url", self.foreign.endpoint_url.clone()),
+            ("--region", self.foreign.region.clone()),
+            ("--profile", self.foreign.profile.clone()),
         ];
-        let switches = [("--tls", self.tls), ("--kadoop-over-tcp", self.kadoop_over_tcp)];
+        let switches = [
+            ("--tls", self.tls),
+            ("--kadoop-over-tcp", self.kadoop_over_tcp),
+            ("--no-sign-request", self.foreign.no_sign_request),
+        ];
         let given = with_values.into_iter().filter_map(|(flag, value)| Some([flag.to_owned(), value?]));
         let on = switches.into_iter().filter(|(_, on)| *on).map(|(flag, _)| flag.to_owned());
         given.flatten().chain(on).collect()

@@ -97,7 +97,7 @@ fn is_itself(gateway: &str, listen: SocketAddr) -> bool {
 async fn open(context: &Context, name: String, uri: StoreUri) -> Result<Opened, Failure> {
     // A login acts as one user, but a gateway acts as each of its users.
     let kadoop = strait_store_kadoop::Options { login: None, ..context.kadoop() };
-    let mut options = OpenOptions { kadoop, ..OpenOptions::default() };
+    let mut options = OpenOptions { kadoop, ..context.stores()? };
     if uri.scheme() == Scheme::Strait {
         options.strait = context.login_at(&uri);
         ask_now(&mut options.strait)?;

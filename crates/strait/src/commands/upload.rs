@@ -234,6 +234,9 @@ impl Upload {
     ) -> Result<Copied, Failure> {
         self.check_free(&target).await?;
         let parent = target.path.parent().unwrap_or_else(|| target.path.clone());
+        // Where a file appears whole or not at all, and a rename would copy it, it needs no other name.
+        let capabilities = target.fs.capabilities();
+        let appears_whole = !capabilities.visible_while_written && !capabilities.atomic_rename;
         let temporary = target.at(parent).entry(&self.leftovers.name("put")?)?;
         let input: Box<dyn Read + Send> = match &metadata {
             None => Box::new(io::stdin()),
@@ -248,7 +251,7 @@ impl Upload {
         };
         let preserved = metadata.as_ref().filter(|_| self.put.copying.preserve);
         let options = CreateOptions {
-            overwrite: false,
+            overwrite: appears_whole && self.put.copying.force,
             permission: metadata
                 .as_ref()
                 // A pipe's mode says nothing about its contents.
@@ -259,6 +262,14 @@ impl Upload {
             min_replicas: self.put.min_replicas,
         };
         self.progress.found(target.path.name(), metadata.as_ref().map_or(0, Metadata::len));
+        if appears_whole {
+            // Its writer removes what it began.
+            let writer = target.fs.create(&target.who, &target.path, &options).await;
+            let writer = writer.map_err(|error| Failure::naming(error, "put", &target.path))?;
+            let bytes = self.write(input, &source, writer, preserved, &target, &target).await?;
+            self.progress.done();
+            return Ok(Copied { local: source, path: target.path, bytes });
+        }
         let ticket = self.leftovers.add(Leftover::Stored(temporary.clone()));
         let writer = match temporary.fs.create(&temporary.who, &temporary.path, &options).await {
             Ok(writer) => writer,

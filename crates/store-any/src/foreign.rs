@@ -1,0 +1,92 @@
+//! Libraries behind `plugin:` and `libhdfs:`.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use strait_store::foreign::Foreign;
+use strait_store::{ErrorKind, Result, Scheme, StoreUri, fail};
+use strait_store_abi::HdfsLibrary;
+use strait_store_plugin::{CALL_PATIENCE, ForeignStore, Launch, Place, Plugin, Spec};
+
+/// The name of `libhdfs:` among the libraries.
+const LIBHDFS: &str = "libhdfs";
+/// The option of every library that sets the time limit of a call, in seconds.
+const TIMEOUT: &str = "timeout";
+
+/// What the operator says of libraries.
+#[derive(Debug, Clone, Default)]
+pub struct ForeignOptions {
+    /// By the names in `plugin:NAME://…`, and `libhdfs`.
+    pub libraries: BTreeMap<String, Library>,
+    /// The command that runs [`serve_parent`]; None: libraries run in this process.
+    pub helper: Option<Launch>,
+}
+
+/// One library.
+#[derive(Debug, Clone, Default)]
+pub struct Library {
+    /// Its path; `libhdfs:` has it in the URI.
+    pub path: PathBuf,
+    /// Settings. `timeout` is Strait's own.
+    pub options: Vec<(String, String)>,
+    /// It runs in this process.
+    pub inside: bool,
+}
+
+/// Opens the store of a `plugin:` or `libhdfs:` URI.
+pub async fn open(uri: &StoreUri, options: &ForeignOptions) -> Result<ForeignStore> {
+    let Some((named, inner)) = uri.foreign() else {
+        return fail(ErrorKind::InvalidArgument, format!("{uri}: names no library"));
+    };
+    let (name, kind) = if uri.scheme() == Scheme::Libhdfs { (LIBHDFS, LIBHDFS) } else { (named, "plugin") };
+    let mut library = match options.libraries.get(name) {
+        Some(library) => library.clone(),
+        None if kind == LIBHDFS => Library::default(),
+        None => {
+            let known: Vec<&str> = options.libraries.keys().map(String::as_str).collect();
+            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            let why = format!(
+                "{uri}: no plugin {name}; there is {known}; name its library: --plugin {name}=LIBRARY"
+            );
+            return fail(ErrorKind::InvalidArgument, why);
+        }
+    };
+    if kind == LIBHDFS {
+        library.path = named.into();
+    }
+    let patience = patience(&mut library.options)?;
+    let apart = options.helper.clone().filter(|_| !library.inside);
+    let spec = Spec {
+        kind: kind.to_owned(),
+        library: library.path.to_string_lossy().into_owned(),
+        uri: inner.to_owned(),
+        options: library.options,
+    };
+    strait_store_plugin::open(spec, Place { apart, patience }, opener).await
+}
+
+fn patience(options: &mut Vec<(String, String)>) -> Result<Duration> {
+    let Some(at) = options.iter().position(|(key, _)| key == TIMEOUT) else { return Ok(CALL_PATIENCE) };
+    let (_, seconds) = options.remove(at);
+    match seconds.parse() {
+        Ok(seconds @ 1..=86_400) => Ok(Duration::from_secs(seconds)),
+        _ => fail(ErrorKind::InvalidArgument, format!("invalid timeout {seconds}: give seconds, 1 to 86400")),
+    }
+}
+
+fn opener(spec: &Spec) -> Result<Arc<dyn Foreign>> {
+    let library = Path::new(&spec.library);
+    match spec.kind.as_str() {
+        LIBHDFS => Ok(Arc::new(HdfsLibrary::open(library, &spec.uri, &spec.options)?)),
+        _ => Ok(Arc::new(Plugin::open(library, &spec.uri, &spec.options)?)),
+    }
+}
+
+/// Runs a library for the parent at standard input, until the parent is gone.
+///
+/// # Errors
+/// Standard input isn't the socket of a parent.
+pub fn serve_parent() -> std::io::Result<()> {
+    strait_store_plugin::serve_parent(opener)
+}

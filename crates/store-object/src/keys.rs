@@ -1,0 +1,123 @@
+//! Paths of a store as keys of objects, and back.
+//!
+//! A key is the path without its first slash, under the prefix that the store's URI names. Crate
+//! object_store accepts no control characters in keys. A character of a private plane stands for
+//! each, as in `strait_store::encoding`: U+10FE00 + `b` for byte `b`.
+
+use object_store::path::Path;
+use strait_store::{ErrorKind, Result, StorePath, fail};
+
+/// The object that makes a directory of a prefix without others.
+pub const MARKER: &str = ".strait-directory";
+/// U+10FE00; an escape adds the control character.
+const ESCAPES: u32 = 0x10_fe00;
+
+/// The keys of one store.
+#[derive(Debug, Clone)]
+pub struct Keys {
+    /// Empty, or ends with a slash.
+    prefix: String,
+}
+
+impl Keys {
+    /// Keys beneath this directory of the bucket.
+    pub fn beneath(root: &StorePath) -> Self {
+        let prefix = if root.is_root() { String::new() } else { format!("{}/", escaped(root.relative())) };
+        Self { prefix }
+    }
+
+    /// The key of a file.
+    ///
+    /// # Errors
+    /// InvalidArgument if the name is reserved, or can't be a key.
+    pub fn file(&self, path: &StorePath) -> Result<Path> {
+        if path.name() == MARKER {
+            return fail(ErrorKind::InvalidArgument, "this name is reserved for the markers of directories");
+        }
+        if path.relative().chars().any(is_escape) {
+            return fail(
+                ErrorKind::InvalidArgument,
+                "the name has a character that stands for a control character",
+            );
+        }
+        parsed(&format!("{}{}", self.prefix, escaped(path.relative())))
+    }
+
+    /// What the keys of a directory's entries begin with.
+    pub fn directory(&self, path: &StorePath) -> String {
+        let slash = if path.is_root() { "" } else { "/" };
+        format!("{}{}{slash}", self.prefix, escaped(path.relative()))
+    }
+
+    /// The key of a directory's marker.
+    ///
+    /// # Errors
+    /// InvalidArgument if the directory's name can't be a key.
+    pub fn marker(&self, path: &StorePath) -> Result<Path> {
+        parsed(&format!("{}{MARKER}", self.directory(path)))
+    }
+
+    /// The path in the store of a key in it; none for a foreign key.
+    pub fn path(&self, key: &Path) -> Option<String> {
+        key.as_ref().strip_prefix(self.prefix.as_str()).map(|inner| format!("/{}", unescaped(inner)))
+    }
+}
+
+/// The same key with another beginning.
+pub fn moved(key: &Path, from: &str, to: &str) -> Option<Path> {
+    let rest = key.as_ref().strip_prefix(from)?;
+    Path::parse(format!("{to}{rest}")).ok()
+}
+
+fn parsed(key: &str) -> Result<Path> {
+    Path::parse(key)
+        .or_else(|error| fail(ErrorKind::InvalidArgument, format!("no key for this path: {error}")))
+}
+
+fn is_escape(character: char) -> bool {
+    let code = u32::from(character).wrapping_sub(ESCAPES);
+    code < 0x20 || code == 0x7f
+}
+
+fn escaped(text: &str) -> String {
+    let escape = |character: char| match character.is_ascii_control() {
+        true => char::from_u32(ESCAPES + u32::from(character)).unwrap_or(character),
+        false => character,
+    };
+    text.chars().map(escape).collect()
+}
+
+fn unescaped(text: &str) -> String {
+    let plain = |character: char| match is_escape(character) {
+        true => char::from_u32(u32::from(character) - ESCAPES).unwrap_or(character),
+        false => character,
+    };
+    text.chars().map(plain).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_comes_back_from_its_key() {
+        for root in ["/", "/lab/x"] {
+            let keys = Keys::beneath(&StorePath::parse(root).unwrap());
+            for path in ["/a", "/a b/ü%2F", "/a\tb\n", "/\u{7f}"] {
+                let path = StorePath::parse(path).unwrap();
+                let key = keys.file(&path).unwrap();
+                assert!(!key.as_ref().contains(char::is_control));
+                assert_eq!(keys.path(&key).as_deref(), Some(path.as_str()));
+            }
+        }
+    }
+
+    #[test]
+    fn names_that_mean_something_else_are_refused() {
+        let keys = Keys::beneath(&StorePath::root());
+        for path in ["/d/.strait-directory", "/\u{10fe09}"] {
+            let refused = keys.file(&StorePath::parse(path).unwrap()).unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
+        }
+    }
+}

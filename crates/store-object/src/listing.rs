@@ -1,0 +1,167 @@
+//! Listings, page by page.
+
+use crate::errors::{Sent, typed};
+use crate::keys::MARKER;
+use crate::{Found, ObjectStore, directory_status, file_status};
+use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
+use object_store::ObjectMeta;
+use object_store::list::{PaginatedListOptions, PaginatedListResult};
+use std::collections::HashSet;
+use std::collections::VecDeque;
+use strait_store::{Error, ErrorKind, FileStatus, Principal, Result, StorePath, fail};
+
+/// Keys of a page: S3's most.
+const PAGE_KEYS: usize = 1_000;
+
+/// The entries of a directory, or the file itself.
+pub fn entries(
+    store: ObjectStore,
+    who: Principal,
+    path: StorePath,
+) -> BoxStream<'static, Result<FileStatus>> {
+    let listing = Listing { store, who, path, ready: VecDeque::new(), next: Next::First };
+    let steps = stream::try_unfold(listing, |mut listing| async move {
+        loop {
+            if let Some(entry) = listing.ready.pop_front() {
+                return Ok(Some((entry, listing)));
+            }
+            if matches!(listing.next, Next::Nothing) {
+                return Ok(None);
+            }
+            listing.turn_page().await.map_err(|error: Error| error.at("list", &listing.path))?;
+        }
+    });
+    // try_unfold goes on after an error.
+    let mut has_failed = false;
+    steps
+        .take_while(move |step| {
+            let goes_on = !has_failed;
+            has_failed |= step.is_err();
+            std::future::ready(goes_on)
+        })
+        .boxed()
+}
+
+struct Listing {
+    store: ObjectStore,
+    who: Principal,
+    path: StorePath,
+    ready: VecDeque<FileStatus>,
+    next: Next,
+}
+
+enum Next {
+    First,
+    Page(String),
+    Nothing,
+}
+
+impl Listing {
+    async fn turn_page(&mut self) -> Result<()> {
+        let token = match std::mem::replace(&mut self.next, Next::Nothing) {
+            Next::First => None,
+            Next::Page(token) => Some(token),
+            Next::Nothing => return Ok(()),
+        };
+        let is_first = token.is_none();
+        let page = self.store.page(&self.path, Some("/"), PAGE_KEYS, token).await?;
+        let is_empty = page.result.objects.is_empty() && page.result.common_prefixes.is_empty();
+        self.ready = self.entries_of(&page);
+        match page.page_token {
+            Some(token) => self.next = Next::Page(token),
+            None if is_first && is_empty => self.ready.extend(self.file_itself().await?),
+            None => {}
+        }
+        Ok(())
+    }
+
+    fn entries_of(&self, page: &PaginatedListResult) -> VecDeque<FileStatus> {
+        let own = self.path.to_string();
+        let plain = |path: &String| *path != own && !path.ends_with(&format!("/{MARKER}"));
+        let path = |key| self.store.keys.path(key).filter(plain);
+        let files = page.result.objects.iter().filter_map(|meta| Some((path(&meta.location)?, meta)));
+        let files: VecDeque<_> = files.map(|(path, meta)| file_status(&self.who, path, meta)).collect();
+        let names: HashSet<&str> = files.iter().map(|file| file.path.as_str()).collect();
+        let directories = page.result.common_prefixes.iter().filter_map(path);
+        // A name may be both, if other programs made it so; stat finds the file.
+        let directories = directories.filter(|path| !names.contains(path.as_str()));
+        let directories: Vec<_> = directories.map(|path| directory_status(&self.who, path)).collect();
+        files.into_iter().chain(directories).collect()
+    }
+
+    async fn file_itself(&self) -> Result<Option<FileStatus>> {
+        match self.store.find(&self.path).await? {
+            Found::File(_, meta) => Ok(Some(file_status(&self.who, self.path.to_string(), &meta))),
+            Found::Directory => Ok(None),
+            Found::Nothing => fail(ErrorKind::NotFound, "no such file or directory"),
+        }
+    }
+}
+
+impl ObjectStore {
+    async fn page(
+        &self,
+        directory: &StorePath,
+        delimiter: Option<&'static str>,
+        keys: usize,
+        token: Option<String>,
+    ) -> Result<PaginatedListResult> {
+        let prefix = self.keys.directory(directory);
+        let options = PaginatedListOptions {
+            delimiter: delimiter.map(Into::into),
+            max_keys: Some(keys),
+            page_token: token,
+            ..PaginatedListOptions::default()
+        };
+        let prefix = Some(prefix.as_str()).filter(|prefix| !prefix.is_empty());
+        self.bucket.list_paginated(prefix, options).await.map_err(|error| typed(error, Sent::Repeatable))
+    }
+
+    /// Whether anything begins with the directory's prefix.
+    pub(crate) async fn has_entries(&self, directory: &StorePath) -> Result<bool> {
+        let page = self.page(directory, None, 1, None).await?;
+        Ok(!page.result.objects.is_empty())
+    }
+
+    /// Whether the directory has more than its marker.
+    pub(crate) async fn is_filled(&self, directory: &StorePath) -> Result<bool> {
+        let marker = self.keys.marker(directory)?;
+        let page = self.page(directory, None, 2, None).await?;
+        Ok(page.result.objects.iter().any(|meta| meta.location != marker))
+    }
+
+    /// All objects beneath a directory, a page at a time.
+    pub(crate) fn pages(&self, directory: &StorePath) -> BoxStream<'static, Result<Vec<ObjectMeta>>> {
+        let start = (self.clone(), directory.clone(), Next::First);
+        let steps = stream::try_unfold(start, |(store, directory, next)| async move {
+            let token = match next {
+                Next::First => None,
+                Next::Page(token) => Some(token),
+                Next::Nothing => return Ok(None),
+            };
+            let page = store.page(&directory, None, PAGE_KEYS, token).await?;
+            let next = page.page_token.map_or(Next::Nothing, Next::Page);
+            Ok(Some((page.result.objects, (store, directory, next))))
+        });
+        steps.boxed()
+    }
+
+    /// Removes a directory, its marker last: until then it is there.
+    pub(crate) async fn remove_tree(&self, directory: &StorePath) -> Result<()> {
+        let marker = self.keys.marker(directory)?;
+        let mut pages = self.pages(directory);
+        while let Some(page) = pages.try_next().await? {
+            let keys: Vec<_> = page.into_iter().map(|meta| Ok(meta.location)).collect();
+            let keys = keys.into_iter().filter(|key| !key.as_ref().is_ok_and(|key| *key == marker));
+            let keys = stream::iter(keys.collect::<Vec<_>>()).boxed();
+            let mut deleted = self.bucket.delete_stream(keys);
+            while let Some(outcome) = deleted.next().await {
+                match outcome.map_err(|error| typed(error, Sent::Repeatable)) {
+                    Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+                    _ => {}
+                }
+            }
+        }
+        self.delete(&marker).await
+    }
+}

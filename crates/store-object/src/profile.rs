@@ -1,0 +1,106 @@
+//! The AWS tools' files: `~/.aws/credentials` and `~/.aws/config`.
+
+use crate::connect::Options;
+use std::path::PathBuf;
+use strait_store::{ErrorKind, Result, fail};
+
+/// Longest file that is read: the tools write some hundred bytes a profile.
+const MAX_FILE_BYTES: u64 = 1 << 20;
+
+/// What a profile says.
+#[derive(Default)]
+pub struct Profile {
+    pub credentials: Option<Credentials>,
+    pub region: Option<String>,
+    pub endpoint: Option<String>,
+}
+
+/// Keys that don't change while the process lives.
+pub struct Credentials {
+    pub key: String,
+    pub secret: String,
+    pub token: Option<String>,
+}
+
+impl Profile {
+    /// The named profile, or that of AWS_PROFILE, or `default`.
+    ///
+    /// # Errors
+    /// NotFound if a named one is in neither file.
+    pub fn read(options: &Options) -> Result<Self> {
+        let variable = |name| options.variable(name);
+        let named = options.profile.clone().or_else(|| variable("AWS_PROFILE"));
+        let name = named.as_deref().unwrap_or("default");
+        let file = |variable_name, file: &str| {
+            let home = std::env::home_dir().unwrap_or_default();
+            let path = variable(variable_name).map_or_else(|| home.join(".aws").join(file), PathBuf::from);
+            let is_small = std::fs::metadata(&path).is_ok_and(|metadata| metadata.len() <= MAX_FILE_BYTES);
+            is_small.then(|| std::fs::read_to_string(&path).ok()).flatten().unwrap_or_default()
+        };
+        let credentials = file("AWS_SHARED_CREDENTIALS_FILE", "credentials");
+        let config = file("AWS_CONFIG_FILE", "config");
+        let sections = [section(&credentials, name), section(&config, name)];
+        if named.is_some() && sections.iter().all(Option::is_none) {
+            let message = format!("no profile {name} in ~/.aws/credentials or ~/.aws/config");
+            return fail(ErrorKind::NotFound, message);
+        }
+        Ok(Self::of(&sections.into_iter().flatten().flatten().collect::<Vec<_>>()))
+    }
+
+    fn of(lines: &[(String, String)]) -> Self {
+        let value = |name: &str| lines.iter().find(|(key, _)| key == name).map(|(_, value)| value.clone());
+        let keys = value("aws_access_key_id").zip(value("aws_secret_access_key"));
+        let token = value("aws_session_token");
+        Self {
+            credentials: keys.map(|(key, secret)| Credentials { key, secret, token }),
+            region: value("region"),
+            endpoint: value("endpoint_url"),
+        }
+    }
+}
+
+type Lines = Vec<(String, String)>;
+
+/// The lines `key = value` of a section. In the configuration its name may follow the word `profile`.
+fn section(text: &str, name: &str) -> Option<Lines> {
+    let mut lines = None;
+    let mut inside = false;
+    for line in text.lines() {
+        // An indented line belongs to a nested setting.
+        if let Some(header) = line.trim().strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+            let header = header.0.trim();
+            inside = header == name || header.strip_prefix("profile ").is_some_and(|own| own.trim() == name);
+            if inside {
+                lines.get_or_insert_with(Vec::new);
+            }
+        } else if inside
+            && !line.starts_with([' ', '\t', '#', ';'])
+            && let Some((key, value)) = line.split_once('=')
+            && let Some(lines) = lines.as_mut()
+        {
+            lines.push((key.trim().to_ascii_lowercase(), value.trim().to_owned()));
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = "[default]\naws_access_key_id = A\naws_secret_access_key=B\n# x\n\
+                        [profile lab]\nregion = eu-west-1\ns3 =\n  endpoint_url = no\nendpoint_url = http://lab\n";
+
+    #[test]
+    fn a_section_has_its_own_lines_only() {
+        let default = Profile::of(&section(FILE, "default").unwrap());
+        let credentials = default.credentials.unwrap();
+        assert_eq!((credentials.key.as_str(), credentials.secret.as_str()), ("A", "B"));
+        assert!(credentials.token.is_none() && default.region.is_none());
+        let lab = Profile::of(&section(FILE, "lab").unwrap());
+        assert_eq!(lab.region.as_deref(), Some("eu-west-1"));
+        assert_eq!(lab.endpoint.as_deref(), Some("http://lab"));
+        assert!(lab.credentials.is_none());
+        assert!(section(FILE, "other").is_none());
+    }
+}

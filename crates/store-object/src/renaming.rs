@@ -1,0 +1,161 @@
+//! Renames: copies within the endpoint, then removals. Not one step, as the capabilities say.
+
+use crate::errors::{Sent, typed};
+use crate::keys::{MARKER, moved};
+use crate::{AT_ONCE, Found, ObjectStore};
+use bytes::Bytes;
+use futures::stream::{self, StreamExt, TryStreamExt};
+use object_store::path::Path;
+use object_store::{
+    CopyMode, CopyOptions, GetOptions, GetRange, ObjectMeta, ObjectStoreExt, PutMode, PutOptions,
+};
+use strait_store::{Error, ErrorKind, Result, StorePath, fail};
+
+/// Longest object that S3 copies by one request.
+const MAX_COPY_BYTES: u64 = 5 << 30;
+/// Bytes of a piece of a longer one, which goes through this process: 10,000 parts make S3's largest object.
+const PIECE_BYTES: u64 = 16 << 20;
+
+impl ObjectStore {
+    pub(crate) async fn rename_at(&self, from: &StorePath, to: &StorePath, replace: bool) -> Result<()> {
+        if from.is_root() {
+            return fail(ErrorKind::InvalidArgument, "the root can't be renamed");
+        }
+        if from != to && from.contains(to) && matches!(self.find(from).await?, Found::Directory) {
+            return fail(ErrorKind::InvalidArgument, "a directory can't be moved into itself");
+        }
+        let source = self.find(from).await?;
+        if matches!(source, Found::Nothing) {
+            return fail(ErrorKind::NotFound, "no such file or directory");
+        }
+        if from == to {
+            return fail(ErrorKind::AlreadyExists, "it has this name");
+        }
+        let target = self.find(to).await?;
+        if matches!(target, Found::Nothing) {
+            self.check_new_name(to).await?;
+        } else if !replace {
+            return fail(ErrorKind::AlreadyExists, "the new name is taken");
+        }
+        match (source, target) {
+            (Found::File(..), Found::Directory) => {
+                fail(ErrorKind::IsADirectory, "the new name is a directory")
+            }
+            (Found::Directory, Found::File(..)) => fail(ErrorKind::NotADirectory, "the new name is a file"),
+            (Found::File(key, meta), _) => self.rename_file(from, &key, &meta, to, replace).await,
+            _ => self.rename_directory(from, to, replace).await,
+        }
+    }
+
+    async fn check_new_name(&self, to: &StorePath) -> Result<()> {
+        self.check_parents(to).await?;
+        let Some(parent) = to.parent() else { return Ok(()) };
+        match self.find(&parent).await? {
+            Found::Directory => Ok(()),
+            Found::File(..) => fail(ErrorKind::NotADirectory, "the parent of the new name is a file"),
+            Found::Nothing => fail(ErrorKind::NotFound, "the parent of the new name doesn't exist"),
+        }
+    }
+
+    async fn rename_file(
+        &self,
+        from: &StorePath,
+        key: &Path,
+        meta: &ObjectMeta,
+        to: &StorePath,
+        replace: bool,
+    ) -> Result<()> {
+        self.copy(key, meta.size, &self.keys.file(to)?, replace).await?;
+        let removed = match self.keep_parent(from).await {
+            Ok(()) => self.delete(key).await,
+            failed => failed,
+        };
+        removed.map_err(|error| half_done(error, "it has both names now; remove the old one"))
+    }
+
+    async fn rename_directory(&self, from: &StorePath, to: &StorePath, replace: bool) -> Result<()> {
+        if replace && self.is_filled(to).await? {
+            return fail(ErrorKind::NotEmpty, "the new name is a directory with entries");
+        }
+        let marker = self.keys.marker(to)?;
+        let mode = if replace { PutMode::Overwrite } else { PutMode::Create };
+        // Of several renames to one name, the first one makes the marker.
+        let marked = self.bucket.put_opts(&marker, Bytes::new().into(), PutOptions::from(mode)).await;
+        marked.map_err(|error| typed(error, Sent::Conditional))?;
+        let (old, new) = (self.keys.directory(from), self.keys.directory(to));
+        let mut pages = self.pages(from);
+        let part_copied = |error| {
+            half_done(error, "all is still under the old name, and a part under the new one; remove that")
+        };
+        while let Some(page) = pages.try_next().await.map_err(part_copied)? {
+            let copies = page.into_iter().filter(|meta| meta.location.as_ref() != format!("{old}{MARKER}"));
+            let copies = copies.map(|meta| (moved(&meta.location, &old, &new), meta));
+            let copied = stream::iter(copies.collect::<Vec<_>>()).map(|(to, meta)| async move {
+                match to {
+                    Some(to) => self.copy(&meta.location, meta.size, &to, true).await,
+                    None => fail(ErrorKind::InvalidArgument, "a path would become too long"),
+                }
+            });
+            copied.buffer_unordered(AT_ONCE).try_collect::<()>().await.map_err(part_copied)?;
+        }
+        let removed = match self.keep_parent(from).await {
+            Ok(()) => self.remove_tree(from).await,
+            failed => failed,
+        };
+        removed.map_err(|error| {
+            half_done(error, "all is under the new name, and a part under the old one; remove that")
+        })
+    }
+
+    async fn copy(&self, from: &Path, size: u64, to: &Path, replace: bool) -> Result<()> {
+        let sent = if replace { Sent::Repeatable } else { Sent::Conditional };
+        if size == 0 {
+            // S3 copies conditionally by parts, which aren't empty.
+            let mode = if replace { PutMode::Overwrite } else { PutMode::Create };
+            let put = self.bucket.put_opts(to, Bytes::new().into(), PutOptions::from(mode)).await;
+            return put.map(drop).map_err(|error| typed(error, sent));
+        }
+        if size > MAX_COPY_BYTES {
+            return self.copy_through(from, size, to, replace).await;
+        }
+        let mode = if replace { CopyMode::Overwrite } else { CopyMode::Create };
+        let copied = self.bucket.copy_opts(from, to, CopyOptions::new().with_mode(mode)).await;
+        copied.map_err(|error| typed(error, sent))
+    }
+
+    /// Copies through this process, a piece at a time.
+    async fn copy_through(&self, from: &Path, size: u64, to: &Path, replace: bool) -> Result<()> {
+        if !replace && self.head(to).await?.is_some() {
+            return fail(ErrorKind::AlreadyExists, "the new name is taken");
+        }
+        let failed = |error| typed(error, Sent::Repeatable);
+        let version = self.bucket.head(from).await.map_err(failed)?.e_tag;
+        let mut upload = self.bucket.put_multipart_opts(to, Default::default()).await.map_err(failed)?;
+        let mut start = 0;
+        let copied = loop {
+            if start == size {
+                break upload.complete().await.map(drop);
+            }
+            let end = (start + PIECE_BYTES).min(size);
+            let range = Some(GetRange::Bounded(start..end));
+            let options = GetOptions { range, if_match: version.clone(), ..GetOptions::default() };
+            let piece = async { self.bucket.get_opts(from, options).await?.bytes().await };
+            let sent = match piece.await {
+                Ok(piece) => upload.put_part(piece.into()).await,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = sent {
+                break Err(error);
+            }
+            start = end;
+        };
+        if copied.is_err() {
+            let _ = upload.abort().await;
+        }
+        copied.map_err(failed)
+    }
+}
+
+fn half_done(error: Error, state: &'static str) -> Error {
+    Error::new(error.kind(), format!("{}; {state}", error.message())).with_retry_safe(false)
+}

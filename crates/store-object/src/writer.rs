@@ -1,0 +1,334 @@
+//! A new object: parts of bounded size, and one request that makes it visible.
+
+use crate::Bucket;
+use crate::errors::{Sent, typed};
+use crate::http::CONDITION;
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::stream::{FuturesUnordered, StreamExt};
+use hyper::header::{HeaderName, HeaderValue, IF_MATCH};
+use object_store::path::Path;
+use object_store::{
+    MultipartUpload, ObjectStoreExt, PutMode, PutOptions, PutPayload, PutResult, UpdateVersion,
+};
+use std::sync::Arc;
+use std::time::Duration;
+use strait_store::budget::{Reserved, Share};
+use strait_store::{Error, ErrorKind, FileWriter, MAX_CHUNK_BYTES, Result, fail};
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep_until};
+
+/// Bytes of a part. S3 takes 5 MiB at least, except of the last one.
+const PART_BYTES: usize = 8 << 20;
+/// After this many parts they have twice the size, so that a file may have 148 GiB.
+const SMALL_PARTS: usize = 1_000;
+/// S3's limit.
+const MAX_PARTS: usize = 10_000;
+/// Parts on their way at a time, of one file.
+const PARTS_ON_THEIR_WAY: usize = 4;
+/// How long an append waits for memory that other files have.
+const MEMORY_PATIENCE: Duration = Duration::from_secs(30);
+/// Pause between two looks for memory.
+const MEMORY_LOOK: Duration = Duration::from_millis(20);
+/// Writers of the process that may go on without memory, so that writers who all wait can't block
+/// each other: 4 parts at most beside the budget.
+static OVERDRAFT: Semaphore = Semaphore::const_new(4);
+
+/// How the object gets its name.
+#[derive(Clone)]
+pub enum Publish {
+    /// In place of whatever has the name then.
+    Replace,
+    /// In place of the empty object that reserved the name.
+    Over(UpdateVersion),
+}
+
+/// The writer of one object.
+pub struct Writer {
+    bucket: Arc<dyn Bucket>,
+    key: Path,
+    path: String,
+    publish: Publish,
+    memory: Arc<Share>,
+    position: u64,
+    /// The part that is being filled.
+    filling: Vec<Bytes>,
+    filled: usize,
+    room: Vec<Reserved>,
+    overdraft: Option<SemaphorePermit<'static>>,
+    upload: Option<Box<dyn MultipartUpload>>,
+    parts: usize,
+    on_their_way: FuturesUnordered<JoinHandle<object_store::Result<()>>>,
+    state: State,
+}
+
+#[derive(PartialEq, Eq)]
+enum State {
+    Open,
+    Failed,
+    Closed,
+}
+
+impl Writer {
+    /// A writer of an empty object.
+    pub fn new(
+        bucket: Arc<dyn Bucket>,
+        key: Path,
+        path: String,
+        publish: Publish,
+        memory: Arc<Share>,
+    ) -> Self {
+        Self {
+            bucket,
+            key,
+            path,
+            publish,
+            memory,
+            position: 0,
+            filling: Vec::new(),
+            filled: 0,
+            room: Vec::new(),
+            overdraft: None,
+            upload: None,
+            parts: 0,
+            on_their_way: FuturesUnordered::new(),
+            state: State::Open,
+        }
+    }
+
+    fn part_bytes(&self) -> usize {
+        if self.parts < SMALL_PARTS { PART_BYTES } else { 2 * PART_BYTES }
+    }
+
+    async fn take(&mut self, data: Bytes) -> Result<()> {
+        self.find_room(data.len()).await?;
+        self.filled += data.len();
+        self.filling.push(data);
+        while self.filled >= self.part_bytes() {
+            self.send_part().await?;
+        }
+        Ok(())
+    }
+
+    /// Takes memory for `bytes`, and waits for it if need be.
+    async fn find_room(&mut self, bytes: usize) -> Result<()> {
+        let deadline = Instant::now() + MEMORY_PATIENCE;
+        while self.overdraft.is_none() {
+            if let Some(room) = self.memory.reserve(bytes as u64) {
+                self.room.push(room);
+                return Ok(());
+            }
+            if !self.on_their_way.is_empty() {
+                self.part_arrived().await?;
+                continue;
+            }
+            tokio::select! {
+                permit = OVERDRAFT.acquire() => self.overdraft = permit.ok(),
+                () = sleep_until((Instant::now() + MEMORY_LOOK).min(deadline)) => {}
+            }
+            if self.overdraft.is_none() && Instant::now() >= deadline {
+                return fail(
+                    ErrorKind::Busy,
+                    "open files use up the memory for written bytes; close some, or retry",
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends exactly one part, which needs the memory until it arrives.
+    async fn send_part(&mut self) -> Result<()> {
+        if self.parts == MAX_PARTS {
+            return fail(ErrorKind::NoSpace, "an object here has 10,000 parts at most, 148 GiB");
+        }
+        if self.on_their_way.len() >= PARTS_ON_THEIR_WAY {
+            self.part_arrived().await?;
+        }
+        if self.upload.is_none() {
+            let begun = self.bucket.put_multipart_opts(&self.key, Default::default()).await;
+            self.upload = Some(begun.map_err(|error| typed(error, Sent::Repeatable))?);
+        }
+        let part = self.cut(self.part_bytes());
+        let lent = (std::mem::take(&mut self.room), self.overdraft.take());
+        if self.filled > 0 {
+            // What is left over is smaller than an append, and counts again.
+            self.room.extend(self.memory.reserve(self.filled as u64));
+        }
+        let Some(upload) = self.upload.as_mut() else { return Ok(()) };
+        let sending = upload.put_part(part);
+        self.parts += 1;
+        self.on_their_way.push(tokio::spawn(async move {
+            let _lent = lent;
+            sending.await
+        }));
+        Ok(())
+    }
+
+    /// The first `length` of the bytes that fill up, or all.
+    fn cut(&mut self, length: usize) -> PutPayload {
+        let mut part = Vec::with_capacity(self.filling.len());
+        let mut rest = length;
+        let mut filling = std::mem::take(&mut self.filling).into_iter();
+        for mut piece in filling.by_ref() {
+            if piece.len() > rest {
+                part.push(piece.split_to(rest));
+                self.filling.push(piece);
+                break;
+            }
+            rest -= piece.len();
+            part.push(piece);
+        }
+        self.filling.extend(filling);
+        let payload: PutPayload = part.into_iter().collect();
+        self.filled -= payload.content_length();
+        payload
+    }
+
+    async fn part_arrived(&mut self) -> Result<()> {
+        match self.on_their_way.next().await {
+            None | Some(Ok(Ok(()))) => Ok(()),
+            Some(Ok(Err(error))) => Err(typed(error, Sent::Repeatable)),
+            Some(Err(_)) => fail(ErrorKind::Internal, "a part's task ended early"),
+        }
+    }
+
+    async fn publish(&mut self) -> Result<()> {
+        if self.upload.is_none() {
+            let mode = match &self.publish {
+                Publish::Replace => PutMode::Overwrite,
+                Publish::Over(reserved) => PutMode::Update(reserved.clone()),
+            };
+            let sent = if mode == PutMode::Overwrite { Sent::Repeatable } else { Sent::Conditional };
+            let all = self.cut(usize::MAX);
+            let put = self.bucket.put_opts(&self.key, all, PutOptions::from(mode)).await;
+            return put.map(drop).map_err(|error| typed(error, sent));
+        }
+        if self.filled > 0 {
+            self.send_part().await?;
+        }
+        while !self.on_their_way.is_empty() {
+            self.part_arrived().await?;
+        }
+        self.complete().await.map(drop)
+    }
+
+    /// Completes the upload, if the reserved name is still ours.
+    async fn complete(&mut self) -> Result<PutResult> {
+        let reserved = match &self.publish {
+            Publish::Replace => None,
+            Publish::Over(reserved) => Some(reserved.clone()),
+        };
+        let Some(mut upload) = self.upload.take() else {
+            return fail(ErrorKind::Internal, "the upload has ended already");
+        };
+        let completed = match reserved {
+            None => upload.complete().await,
+            Some(reserved) => {
+                // Not every endpoint minds the condition of the request below.
+                let there = self.bucket.head(&self.key).await;
+                let there = there.map_err(|error| typed(error, Sent::Repeatable));
+                if !there.is_ok_and(|there| there.e_tag == reserved.e_tag) {
+                    let _ = upload.abort().await;
+                    return fail(ErrorKind::NotFound, "the file was replaced or removed meanwhile");
+                }
+                match condition(&reserved) {
+                    Some(condition) => CONDITION.scope(condition, upload.complete()).await,
+                    None => upload.complete().await,
+                }
+            }
+        };
+        // object_store doesn't repeat it, so a lost answer leaves it open.
+        completed.map_err(|error| typed(error, Sent::Conditional))
+    }
+
+    fn check_open(&self) -> Result<()> {
+        match self.state {
+            State::Open => Ok(()),
+            State::Failed => fail(ErrorKind::InvalidArgument, "the file failed before; write it again"),
+            State::Closed => fail(ErrorKind::InvalidArgument, "the file is closed"),
+        }
+    }
+
+    fn kept<T>(&mut self, result: Result<T>, operation: &'static str) -> Result<T> {
+        if result.is_err() {
+            self.state = State::Failed;
+        }
+        result.map_err(|error| error.at(operation, &self.path))
+    }
+}
+
+fn condition(reserved: &UpdateVersion) -> Option<(HeaderName, HeaderValue)> {
+    Some((IF_MATCH, HeaderValue::from_str(reserved.e_tag.as_deref()?).ok()?))
+}
+
+#[async_trait]
+impl FileWriter for Writer {
+    async fn append(&mut self, data: Bytes) -> Result<()> {
+        self.check_open().map_err(|error| error.at("append", &self.path))?;
+        if data.len() > MAX_CHUNK_BYTES {
+            return fail(ErrorKind::InvalidArgument, "an append takes 4 MiB at most")
+                .map_err(|error: Error| error.at("append", &self.path));
+        }
+        if data.is_empty() {
+            return Ok(());
+        }
+        let length = data.len() as u64;
+        let taken = self.take(data).await;
+        self.kept(taken, "append")?;
+        self.position += length;
+        Ok(())
+    }
+
+    /// Promises nothing: an object has no bytes before it is whole.
+    async fn flush(&mut self) -> Result<Option<u32>> {
+        self.check_open().map_err(|error| error.at("flush", &self.path))?;
+        Ok(None)
+    }
+
+    /// As [`Self::flush`].
+    async fn sync(&mut self) -> Result<Option<u32>> {
+        self.check_open().map_err(|error| error.at("sync", &self.path))?;
+        Ok(None)
+    }
+
+    async fn close(&mut self) -> Result<Option<u32>> {
+        if self.state == State::Closed {
+            return Ok(None);
+        }
+        self.check_open().map_err(|error| error.at("close", &self.path))?;
+        let published = self.publish().await;
+        self.kept(published, "close")?;
+        self.state = State::Closed;
+        self.room.clear();
+        Ok(None)
+    }
+
+    fn position(&self) -> u64 {
+        self.position
+    }
+}
+
+impl Drop for Writer {
+    /// An abandoned object was never there: its parts go, and the name that it reserved.
+    fn drop(&mut self) {
+        if self.state == State::Closed {
+            return;
+        }
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let upload = self.upload.take();
+        let on_their_way = std::mem::take(&mut self.on_their_way);
+        let (bucket, key, publish) = (self.bucket.clone(), self.key.clone(), self.publish.clone());
+        runtime.spawn(async move {
+            let _: Vec<_> = on_their_way.collect().await;
+            if let Some(mut upload) = upload {
+                let _ = upload.abort().await;
+            }
+            if let Publish::Over(reserved) = publish
+                && bucket.head(&key).await.is_ok_and(|there| there.size == 0 && there.e_tag == reserved.e_tag)
+            {
+                let _ = bucket.delete(&key).await;
+            }
+        });
+    }
+}

@@ -1,0 +1,52 @@
+//! The published contract suite on servers that nobody here wrote.
+
+use std::io::Write;
+use std::sync::Arc;
+use strait_store::contract::{self, Fixture, Scale};
+use strait_store::{Principal, Scheme, StorePath};
+use strait_store_object::{ObjectStore, Options};
+use strait_testkit::{OBJECT_BUCKET, ObjectServer, skip};
+
+/// More than a page of 1,000 keys.
+const SCALE: Scale = Scale { entries: 1_050, file_bytes: 10_000_000 };
+
+async fn keeps_the_contract(name: &str, scheme: Scheme, options: &Options) {
+    let top = StorePath::parse("/some/root").unwrap();
+    let store = ObjectStore::connect(scheme, OBJECT_BUCKET, &top, options).await.unwrap();
+    let root = StorePath::parse("/contract").unwrap();
+    let fixture = Fixture { scale: SCALE, ..Fixture::new(Arc::new(store), root, Principal::new("ann")) };
+    let report = contract::run(name, &fixture).await;
+    // Straight to standard error, which the test harness doesn't capture.
+    std::io::stderr().write_all(format!("{report}\n").as_bytes()).unwrap();
+    assert!(report.failed.is_empty(), "{report}");
+}
+
+fn s3(server: &ObjectServer) -> Options {
+    let variables = [("AWS_ACCESS_KEY_ID", "strait"), ("AWS_SECRET_ACCESS_KEY", "strait-secret")];
+    let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
+    Options { endpoint: Some(server.url()), variables, ..Options::default() }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn s3_at_moto_keeps_the_contract() {
+    match ObjectServer::moto().unwrap() {
+        Some(server) => keeps_the_contract("s3 (moto)", Scheme::S3, &s3(&server)).await,
+        None => skip("s3_at_moto_keeps_the_contract", "moto in .venv-s3"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "builds MinIO: scripts/test-heavy.sh"]
+async fn s3_at_minio_keeps_the_contract() {
+    let server = ObjectServer::minio().unwrap().expect("STRAIT_TEST_MINIO names MinIO");
+    keeps_the_contract("s3 (MinIO)", Scheme::S3, &s3(&server)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "installs fake-gcs-server: scripts/test-heavy.sh"]
+async fn gs_at_an_emulator_keeps_the_contract() {
+    let server = ObjectServer::fake_gcs().unwrap().expect("STRAIT_TEST_FAKE_GCS names fake-gcs-server");
+    let variables = vec![("STORAGE_EMULATOR_HOST".to_owned(), server.address())];
+    let options = Options { variables, ..Options::default() };
+    keeps_the_contract("gs (fake-gcs-server)", Scheme::Gs, &options).await;
+}

@@ -1,0 +1,197 @@
+/* strait_store.h: a file system for Strait, as a shared library.
+ *
+ * The library exports one function, strait_store_plugin(). It returns the table below, which lives
+ * as long as the library.
+ *
+ * Results.   Each function returns STRAIT_OK or a kind of error. After an error it may have
+ *            written a message for people into `error`: the cause, without path and operation.
+ * Ownership. Pointers that the caller passes are valid during the call only. What a function
+ *            stores in `*store`, `*listing`, `*reader` and `*writer` is the plugin's, until the
+ *            caller passes it to the function that ends it. After an error the caller ignores it.
+ * Threads.   The caller uses many threads. It calls all functions with one store or one reader
+ *            at once, but never two with the same listing or writer.
+ * Paths.     Absolute, normalised, with `/` between the names, UTF-8, ending with NUL. The root
+ *            is `/`. A name that isn't UTF-8 can't be expressed: leave it out of listings.
+ * Time.      A function that doesn't return within 30 s counts as hung. Its caller gets an error.
+ * Rights.    Act as the caller's user, or leave out STRAIT_PER_USER.
+ *
+ * A later version of this file only appends functions and fields, and `size` tells which are there.
+ * Any other change has another STRAIT_STORE_ABI.
+ *
+ * Licence: Apache-2.0
+ */
+#ifndef STRAIT_STORE_H
+#define STRAIT_STORE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define STRAIT_STORE_ABI 1u
+
+/* Kinds of error. */
+enum {
+    STRAIT_OK = 0,
+    STRAIT_NOT_FOUND = 1,
+    STRAIT_ALREADY_EXISTS = 2,
+    STRAIT_NOT_A_DIRECTORY = 3,
+    STRAIT_IS_A_DIRECTORY = 4,
+    STRAIT_NOT_EMPTY = 5,
+    STRAIT_PERMISSION_DENIED = 6,
+    STRAIT_UNAUTHENTICATED = 7,
+    STRAIT_INVALID_ARGUMENT = 8,
+    STRAIT_UNSUPPORTED = 9,
+    STRAIT_BUSY = 10,
+    STRAIT_NO_SPACE = 11,
+    STRAIT_TIMED_OUT = 12,
+    STRAIT_UNAVAILABLE = 13,
+    STRAIT_CORRUPT = 14,
+    STRAIT_OUTCOME_UNKNOWN = 15,
+    STRAIT_INTERNAL = 16,
+    /* Of list_next alone: there are no more entries. */
+    STRAIT_END = 100
+};
+
+/* Capabilities: what the file system can do beyond stat, list, open, create, rename, remove and
+ * mkdirs. The functions of an absent one are never called, and may be NULL. */
+enum {
+    STRAIT_APPEND = 1 << 0,
+    STRAIT_TRUNCATE = 1 << 1,
+    STRAIT_RENAME_REPLACE = 1 << 2,        /* in one step */
+    STRAIT_ATOMIC_RENAME = 1 << 3,         /* rename is one step */
+    STRAIT_PERMISSIONS = 1 << 4,
+    STRAIT_OWNERSHIP = 1 << 5,
+    STRAIT_TIMES = 1 << 6,
+    STRAIT_REPLICATION = 1 << 7,
+    STRAIT_BLOCK_LOCATIONS = 1 << 8,
+    STRAIT_CHECKSUM = 1 << 9,
+    STRAIT_STATUS = 1 << 10,
+    STRAIT_VISIBLE_WHILE_WRITTEN = 1 << 11, /* from create on, with all flushed bytes */
+    STRAIT_EXCLUSIVE_WRITER = 1 << 12,      /* a second writer gets STRAIT_BUSY */
+    STRAIT_PER_USER = 1 << 13               /* acts as the caller's user */
+};
+
+#define STRAIT_MESSAGE_BYTES 512
+#define STRAIT_NAME_BYTES 256
+#define STRAIT_OWNER_BYTES 128
+
+typedef struct strait_error {
+    char message[STRAIT_MESSAGE_BYTES]; /* UTF-8, ends with NUL */
+} strait_error;
+
+typedef struct strait_caller {
+    const char *user;
+    const char *const *groups; /* ends with NULL */
+} strait_caller;
+
+typedef struct strait_status {
+    uint64_t length;     /* bytes; 0 for a directory */
+    uint64_t block_size; /* bytes; 0 for a directory */
+    int64_t modified_ms; /* since 1970-01-01 UTC */
+    int64_t accessed_ms; /* 0 if not kept */
+    uint32_t permission; /* at most 07777 */
+    uint16_t replication;
+    uint8_t directory; /* 0 or 1 */
+    uint8_t link;      /* in listings: the name is a symbolic link; the rest describes its target */
+    char owner[STRAIT_OWNER_BYTES];
+    char group[STRAIT_OWNER_BYTES];
+} strait_status;
+
+typedef struct strait_create {
+    uint8_t overwrite;
+    uint8_t has_permission;
+    uint16_t replication; /* 0: the default */
+    uint32_t permission;  /* exactly as the file gets it, no umask */
+    uint64_t block_size;  /* 0: the default */
+} strait_create;
+
+/* Attributes to set; those that aren't named stay. */
+typedef struct strait_attributes {
+    uint8_t has_permission, has_modified, has_accessed, has_replication;
+    uint32_t permission;
+    uint16_t replication;
+    int64_t modified_ms, accessed_ms;
+    const char *owner; /* or NULL */
+    const char *group; /* or NULL */
+} strait_attributes;
+
+/* Takes one block of a file: its hosts, ending with NULL. */
+typedef void (*strait_block_fn)(void *context, uint64_t offset, uint64_t length, const char *const *hosts);
+
+typedef struct strait_store_functions {
+    uint32_t abi;  /* STRAIT_STORE_ABI */
+    uint32_t size; /* sizeof(strait_store_functions) */
+    const char *name;
+
+    /* Opens the file system of `uri`, such as "sector://master:6000". `options` are keys and values
+     * by turns, ending with NULL. */
+    int32_t (*open_store)(const char *uri, const char *const *options, void **store, strait_error *error);
+    void (*close_store)(void *store);
+    uint32_t (*capabilities)(void *store);
+    /* An abandoned file is writable again after this time. */
+    uint32_t (*recovery_ms)(void *store);
+
+    int32_t (*stat)(void *store, const strait_caller *caller, const char *path, strait_status *status,
+                    strait_error *error);
+    /* The entries of a directory; STRAIT_NOT_A_DIRECTORY for a file. */
+    int32_t (*list_open)(void *store, const strait_caller *caller, const char *path, void **listing,
+                         strait_error *error);
+    int32_t (*list_next)(void *listing, char name[STRAIT_NAME_BYTES], strait_status *status,
+                         strait_error *error);
+    void (*list_close)(void *listing);
+
+    int32_t (*open)(void *store, const strait_caller *caller, const char *path, void **reader,
+                    uint64_t *length, strait_error *error);
+    /* Reads up to `size` bytes; fewer only at the end of the file. */
+    int32_t (*read)(void *reader, uint64_t offset, void *into, size_t size, size_t *got, strait_error *error);
+    void (*close_reader)(void *reader);
+
+    /* Creates a file, and its missing parents. */
+    int32_t (*create)(void *store, const strait_caller *caller, const char *path, const strait_create *how,
+                      void **writer, strait_error *error);
+    /* Opens a file to write at its end, which it stores in `*position`. */
+    int32_t (*append)(void *store, const strait_caller *caller, const char *path, void **writer,
+                      uint64_t *position, strait_error *error);
+    /* Accepts all bytes, or fails. */
+    int32_t (*write)(void *writer, const void *from, size_t size, strait_error *error);
+    /* Visible to readers who open the file afterwards. */
+    int32_t (*flush)(void *writer, strait_error *error);
+    /* On stable storage. */
+    int32_t (*sync)(void *writer, strait_error *error);
+    /* As sync, and the length is recorded. */
+    int32_t (*close)(void *writer, strait_error *error);
+    /* Frees the writer. Not closed, it is abandoned: flushed bytes stay. */
+    void (*release)(void *writer);
+
+    int32_t (*truncate)(void *store, const strait_caller *caller, const char *path, uint64_t length,
+                        strait_error *error);
+    /* `to` is the new name itself. Its parent must exist. */
+    int32_t (*rename)(void *store, const strait_caller *caller, const char *from, const char *to,
+                      int32_t replace, strait_error *error);
+    int32_t (*remove)(void *store, const strait_caller *caller, const char *path, int32_t recursive,
+                      strait_error *error);
+    /* `permission` is for the directory itself; negative: the default. */
+    int32_t (*mkdirs)(void *store, const strait_caller *caller, const char *path, int64_t permission,
+                      strait_error *error);
+    int32_t (*set_attributes)(void *store, const strait_caller *caller, const char *path,
+                              const strait_attributes *attributes, strait_error *error);
+    /* The blocks that `offset` .. `offset + length` touches, in order. */
+    int32_t (*block_locations)(void *store, const strait_caller *caller, const char *path, uint64_t offset,
+                               uint64_t length, strait_block_fn block, void *context, strait_error *error);
+    /* The file's checksum: the name of its kind, ending with NUL, and up to 64 bytes. */
+    int32_t (*checksum)(void *store, const strait_caller *caller, const char *path, char kind[64],
+                        uint8_t value[64], size_t *size, strait_error *error);
+    int32_t (*status)(void *store, uint64_t *capacity, uint64_t *used, uint64_t *remaining,
+                      strait_error *error);
+} strait_store_functions;
+
+/* The one function that the library exports. */
+const strait_store_functions *strait_store_plugin(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

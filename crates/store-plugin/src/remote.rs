@@ -1,0 +1,438 @@
+//! A file system in a process of its own, which may crash or hang without this one.
+
+use crate::wire::{Answer, Channel, How, Request, Spec, Who, capabilities};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use std::ffi::OsString;
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
+use std::ops::Range;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use strait_store::foreign::{Foreign, Listing, Reader, Writer};
+use strait_store::{
+    BlockLocation, Capabilities, Checksum, CreateOptions, Error, ErrorKind, FileStatus, Principal, Result,
+    SetAttributes, StoreStatus, fail,
+};
+
+/// With so many calls that don't return, the process is killed, and the next call starts another: a
+/// single one may wait for one file, and others should keep theirs.
+const MAX_HUNG: usize = 4;
+/// Pause after a process that ended early, so that a broken library doesn't keep a processor busy.
+const RESTART_PAUSE: Duration = Duration::from_secs(1);
+
+/// The command that runs [`crate::serve_parent`].
+#[derive(Debug, Clone)]
+pub struct Launch {
+    /// The program.
+    pub program: PathBuf,
+    /// Its arguments.
+    pub arguments: Vec<OsString>,
+}
+
+/// See the module.
+pub struct Remote {
+    launch: Launch,
+    spec: Spec,
+    patience: Duration,
+    abilities: Capabilities,
+    current: Mutex<Current>,
+}
+
+struct Current {
+    process: Arc<Process>,
+    started: Instant,
+}
+
+/// A running process.
+struct Process {
+    child: Mutex<Child>,
+    control: UnixStream,
+    idle: Mutex<Vec<Channel>>,
+    patience: Duration,
+    hung: AtomicUsize,
+    dead: AtomicBool,
+}
+
+/// Whether a request changes something.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Effect {
+    Reads,
+    Changes,
+}
+use Effect::{Changes, Reads};
+
+impl Remote {
+    /// Starts the process, which opens the library.
+    ///
+    /// # Errors
+    /// The library's; TimedOut if it doesn't open within twice the patience.
+    pub fn start(launch: Launch, spec: Spec, patience: Duration) -> Result<Self> {
+        let (process, abilities) = Process::start(&launch, &spec, patience)?;
+        let current = Mutex::new(Current { process, started: Instant::now() });
+        Ok(Self { launch, spec, patience, abilities, current })
+    }
+
+    /// The running process, or another one in place of a dead one.
+    fn process(&self) -> Result<Arc<Process>> {
+        let mut current = lock(&self.current);
+        if !current.process.is_dead() {
+            return Ok(current.process.clone());
+        }
+        if current.started.elapsed() < RESTART_PAUSE {
+            let why =
+                format!("the library's process ended ({}); it restarts in a second", current.process.end());
+            return fail(ErrorKind::Unavailable, why);
+        }
+        tracing::warn!(
+            library = self.spec.library,
+            end = current.process.end(),
+            "restarting the library's process"
+        );
+        current.started = Instant::now();
+        let (process, _) = Process::start(&self.launch, &self.spec, self.patience)?;
+        current.process = process;
+        Ok(current.process.clone())
+    }
+
+    fn call(&self, effect: Effect, request: Request) -> Result<(Arc<Process>, Answer)> {
+        let process = self.process()?;
+        let (answer, _) = process.call(effect, &request, &[])?;
+        Ok((process, answer))
+    }
+
+    fn done(&self, request: Request) -> Result<()> {
+        self.call(Changes, request).map(drop)
+    }
+}
+
+impl Process {
+    fn start(launch: &Launch, spec: &Spec, patience: Duration) -> Result<(Arc<Self>, Capabilities)> {
+        let failed = |error: io::Error| {
+            let why = format!("the library's process can't be started: {error}");
+            Error::new(ErrorKind::Unavailable, why)
+        };
+        let (control, theirs) = UnixStream::pair().map_err(failed)?;
+        // A library may print; standard output belongs to the command.
+        let output = io::stderr().as_fd().try_clone_to_owned().map_err(failed)?;
+        let mut command = Command::new(&launch.program);
+        // A terminal sends its signals to a group; this process may still need the library to clean up.
+        command.process_group(0);
+        command.args(&launch.arguments).stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::from(output));
+        let child = command.spawn().map_err(failed)?;
+        let process = Arc::new(Self {
+            child: Mutex::new(child),
+            control,
+            idle: Mutex::default(),
+            patience,
+            hung: AtomicUsize::new(0),
+            dead: AtomicBool::new(false),
+        });
+        // The command holds our copy of their end. Without it, the end of the process is seen.
+        drop(command);
+        process.control.set_read_timeout(Some(2 * patience)).map_err(failed)?;
+        let mut first = Channel::new(process.control.try_clone().map_err(failed)?);
+        let opened = first.send(&Request::Open(spec.clone()), &[]).and_then(|()| first.receive::<Answer>());
+        let opened = opened.map_err(|error| {
+            process.kill();
+            let kind = if is_timeout(&error) { ErrorKind::TimedOut } else { ErrorKind::Unavailable };
+            let why = match kind {
+                ErrorKind::TimedOut => format!("it doesn't open within {} s", 2 * patience.as_secs()),
+                _ => format!("its process ended while it opened ({})", process.end()),
+            };
+            Error::new(kind, format!("library {}: {why}", spec.library))
+        })?;
+        match opened.0.checked() {
+            Ok(Answer::Opened { capabilities: bits, recovery_ms }) => {
+                Ok((process, capabilities(bits, recovery_ms)))
+            }
+            Ok(_) => strange(),
+            Err(error) => {
+                process.kill();
+                Err(error)
+            }
+        }
+    }
+
+    fn is_dead(&self) -> bool {
+        // It may have ended while nothing was asked.
+        self.dead.load(Ordering::Acquire) || matches!(lock(&self.child).try_wait(), Ok(Some(_)) | Err(_))
+    }
+
+    fn kill(&self) {
+        self.dead.store(true, Ordering::Release);
+        lock(&self.idle).clear();
+        let mut child = lock(&self.child);
+        // Errors mean that it has ended.
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+
+    fn end(&self) -> String {
+        match lock(&self.child).try_wait() {
+            Ok(Some(status)) => match (status.signal(), status.code()) {
+                (Some(signal), _) => format!("by signal {signal}"),
+                (_, Some(code)) => format!("with exit code {code}"),
+                _ => "in an unknown way".to_owned(),
+            },
+            _ => "in an unknown way".to_owned(),
+        }
+    }
+
+    fn channel(&self) -> io::Result<Channel> {
+        if let Some(channel) = lock(&self.idle).pop() {
+            return Ok(channel);
+        }
+        let (ours, theirs) = UnixStream::pair()?;
+        ours.set_read_timeout(Some(2 * self.patience))?;
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut passed = SendAncillaryBuffer::new(&mut space);
+        let sockets = [theirs.as_fd()];
+        passed.push(SendAncillaryMessage::ScmRights(&sockets));
+        sendmsg(&self.control, &[IoSlice::new(&[0])], &mut passed, SendFlags::NOSIGNAL)?;
+        Ok(Channel::new(ours))
+    }
+
+    fn call(&self, effect: Effect, request: &Request, body: &[u8]) -> Result<(Answer, Vec<u8>)> {
+        if self.dead.load(Ordering::Acquire) {
+            return fail(ErrorKind::Unavailable, format!("the library's process has ended ({})", self.end()));
+        }
+        let sent = self.channel().and_then(|mut channel| {
+            channel.send(request, body)?;
+            Ok(channel)
+        });
+        // Nothing was executed.
+        let mut channel = sent.map_err(|_| self.ended(Reads))?;
+        match channel.receive::<Answer>() {
+            Ok((answer, bytes)) => {
+                lock(&self.idle).push(channel);
+                Ok((answer.checked()?, bytes))
+            }
+            Err(error) if is_timeout(&error) => {
+                let hung = self.hung.fetch_add(1, Ordering::AcqRel) + 1;
+                if hung >= MAX_HUNG {
+                    tracing::error!("{hung} calls of a library don't return; its process is killed");
+                    self.kill();
+                }
+                let kind = if effect == Changes { ErrorKind::OutcomeUnknown } else { ErrorKind::TimedOut };
+                fail(kind, format!("the library doesn't return within {} s", 2 * self.patience.as_secs()))
+            }
+            Err(_) => Err(self.ended(effect)),
+        }
+    }
+
+    /// The process broke off.
+    fn ended(&self, effect: Effect) -> Error {
+        self.kill();
+        let kind = if effect == Changes { ErrorKind::OutcomeUnknown } else { ErrorKind::Unavailable };
+        Error::new(
+            kind,
+            format!("the library's process ended ({}); the next call starts another", self.end()),
+        )
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn is_timeout(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
+}
+
+fn strange<T>() -> Result<T> {
+    fail(ErrorKind::Internal, "the library's process gives an answer that makes no sense")
+}
+
+/// A handle in the process, which is released with this.
+struct Held {
+    process: Arc<Process>,
+    handle: u64,
+}
+
+impl Held {
+    fn of((process, answer): (Arc<Process>, Answer)) -> Result<(Self, u64)> {
+        match answer {
+            Answer::Handle { handle, number } => Ok((Self { process, handle }, number)),
+            _ => strange(),
+        }
+    }
+
+    fn write(&self, request: &Request, body: &[u8]) -> Result<()> {
+        self.process.call(Changes, request, body).map(drop)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // With a dead process nothing is left to release.
+        let _ = self.process.call(Reads, &Request::Release { handle: self.handle }, &[]);
+    }
+}
+
+struct RemoteListing(Held);
+
+impl Listing for RemoteListing {
+    fn next(&mut self) -> Result<Vec<FileStatus>> {
+        match self.0.process.call(Reads, &Request::ListNext { handle: self.0.handle }, &[])?.0 {
+            Answer::Entries(entries) => Ok(entries.into_iter().map(Into::into).collect()),
+            _ => strange(),
+        }
+    }
+}
+
+struct RemoteReader {
+    held: Held,
+    length: u64,
+}
+
+impl Reader for RemoteReader {
+    fn read(&self, offset: u64, size: usize) -> Result<Vec<u8>> {
+        let request = Request::Read { handle: self.held.handle, offset, size: size as u64 };
+        match self.held.process.call(Reads, &request, &[])? {
+            (Answer::Bytes, bytes) if bytes.len() <= size => Ok(bytes),
+            _ => strange(),
+        }
+    }
+
+    fn length(&self) -> u64 {
+        self.length
+    }
+}
+
+struct RemoteWriter {
+    held: Held,
+    begins_at: u64,
+}
+
+impl Writer for RemoteWriter {
+    fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.held.write(&Request::Write { handle: self.held.handle }, bytes)
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.held.write(&Request::Flush { handle: self.held.handle }, &[])
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        self.held.write(&Request::Sync { handle: self.held.handle }, &[])
+    }
+
+    fn close(&mut self) -> Result<()> {
+        self.held.write(&Request::Close { handle: self.held.handle }, &[])
+    }
+
+    fn begins_at(&self) -> u64 {
+        self.begins_at
+    }
+}
+
+impl From<&Principal> for Who {
+    fn from(who: &Principal) -> Self {
+        Self { user: who.user.to_string(), groups: who.groups.to_vec() }
+    }
+}
+
+impl Foreign for Remote {
+    fn capabilities(&self) -> Capabilities {
+        self.abilities
+    }
+
+    fn stat(&self, who: &Principal, path: &str) -> Result<FileStatus> {
+        match self.call(Reads, Request::Stat { who: who.into(), path: path.to_owned() })?.1 {
+            Answer::Entry(entry) => Ok(entry.into()),
+            _ => strange(),
+        }
+    }
+
+    fn list(&self, who: &Principal, path: &str) -> Result<Box<dyn Listing>> {
+        let answered = self.call(Reads, Request::List { who: who.into(), path: path.to_owned() })?;
+        Ok(Box::new(RemoteListing(Held::of(answered)?.0)))
+    }
+
+    fn open(&self, who: &Principal, path: &str) -> Result<Arc<dyn Reader>> {
+        let answered = self.call(Reads, Request::OpenFile { who: who.into(), path: path.to_owned() })?;
+        let (held, length) = Held::of(answered)?;
+        Ok(Arc::new(RemoteReader { held, length }))
+    }
+
+    fn create(&self, who: &Principal, path: &str, how: &CreateOptions) -> Result<Box<dyn Writer>> {
+        let how = How {
+            overwrite: how.overwrite,
+            permission: how.permission,
+            replication: how.replication,
+            block_size: how.block_size,
+        };
+        let answered = self.call(Changes, Request::Create { who: who.into(), path: path.to_owned(), how })?;
+        let (held, begins_at) = Held::of(answered)?;
+        Ok(Box::new(RemoteWriter { held, begins_at }))
+    }
+
+    fn append(&self, who: &Principal, path: &str) -> Result<Box<dyn Writer>> {
+        let answered = self.call(Reads, Request::Append { who: who.into(), path: path.to_owned() })?;
+        let (held, begins_at) = Held::of(answered)?;
+        Ok(Box::new(RemoteWriter { held, begins_at }))
+    }
+
+    fn truncate(&self, who: &Principal, path: &str, length: u64) -> Result<()> {
+        self.done(Request::Truncate { who: who.into(), path: path.to_owned(), length })
+    }
+
+    fn rename(&self, who: &Principal, from: &str, to: &str, replace: bool) -> Result<()> {
+        self.done(Request::Rename { who: who.into(), from: from.to_owned(), to: to.to_owned(), replace })
+    }
+
+    fn remove(&self, who: &Principal, path: &str, recursive: bool) -> Result<()> {
+        self.done(Request::Remove { who: who.into(), path: path.to_owned(), recursive })
+    }
+
+    fn mkdirs(&self, who: &Principal, path: &str, permission: Option<u32>) -> Result<()> {
+        self.done(Request::Mkdirs { who: who.into(), path: path.to_owned(), permission })
+    }
+
+    fn set_attributes(&self, who: &Principal, path: &str, set: &SetAttributes) -> Result<()> {
+        self.done(Request::SetAttributes { who: who.into(), path: path.to_owned(), set: set.into() })
+    }
+
+    fn block_locations(&self, who: &Principal, path: &str, range: Range<u64>) -> Result<Vec<BlockLocation>> {
+        let (start, end) = (range.start, range.end);
+        let block = |(offset, length, hosts)| BlockLocation {
+            offset,
+            length,
+            hosts,
+            addresses: Vec::new(),
+            corrupt: false,
+        };
+        match self.call(Reads, Request::Locate { who: who.into(), path: path.to_owned(), start, end })?.1 {
+            Answer::Blocks(blocks) => Ok(blocks.into_iter().map(block).collect()),
+            _ => strange(),
+        }
+    }
+
+    fn checksum(&self, who: &Principal, path: &str) -> Result<Checksum> {
+        match self.call(Reads, Request::Checksum { who: who.into(), path: path.to_owned() })?.1 {
+            Answer::Checksum { kind, value } => Ok(Checksum { algorithm: kind, value }),
+            _ => strange(),
+        }
+    }
+
+    fn status(&self, who: &Principal) -> Result<StoreStatus> {
+        match self.call(Reads, Request::Status { who: who.into() })?.1 {
+            Answer::Status { capacity, used, remaining } => {
+                Ok(StoreStatus { capacity, used, remaining, settling: false })
+            }
+            _ => strange(),
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,126 @@
+//! `strait` on an object store that nobody here wrote, directly and through a gateway; `stores` and `doctor`.
+
+mod support;
+
+use std::time::{Duration, Instant};
+use strait_testkit::{OBJECT_BUCKET, ObjectServer, free_port, skip};
+use support::{Gateway, Run, command};
+
+const NOT_FOUND: i32 = 10;
+const ALREADY_EXISTS: i32 = 11;
+const INVALID_ARGUMENT: i32 = 17;
+const TIMED_OUT: i32 = 21;
+const UNAVAILABLE: i32 = 22;
+
+const KEYS: [(&str, &str); 2] = [("AWS_ACCESS_KEY_ID", "strait"), ("AWS_SECRET_ACCESS_KEY", "strait-secret")];
+
+fn ran(dir: &std::path::Path, url: &str, args: &[&str], input: &[u8]) -> Run {
+    let mut command = command(dir);
+    command.args(args).envs(KEYS).env("AWS_ENDPOINT_URL", url);
+    Run::of(command, input)
+}
+
+#[test]
+fn files_go_to_a_bucket_and_come_back() {
+    let Some(server) = ObjectServer::moto().unwrap() else {
+        return skip("files_go_to_a_bucket_and_come_back", "moto in .venv-s3");
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let strait = |args: &[&str], input: &[u8]| ran(dir.path(), &server.url(), args, input);
+    let uri = |path: &str| format!("s3://{OBJECT_BUCKET}{path}");
+    // Three parts.
+    let content: Vec<u8> = (0..20_000_000_u32).map(|n| (n.wrapping_mul(n) >> 7) as u8).collect();
+    std::fs::write(dir.path().join("local"), &content).unwrap();
+    strait(&["mkdir", &uri("/d")], b"").ok();
+    strait(&["put", "local", &uri("/d/f")], b"").ok();
+    strait(&["put", "-", &uri("/d/f")], b"other").fails(ALREADY_EXISTS, "-f replaces it");
+    strait(&["get", &uri("/d/f"), "back"], b"").ok();
+    assert!(std::fs::read(dir.path().join("back")).unwrap() == content);
+    strait(&["put", "-f", "-", &uri("/d/f")], b"other").ok();
+    assert_eq!(strait(&["cat", &uri("/d/f")], b"").text(), "other");
+    strait(&["mv", &uri("/d/f"), &uri("/d/g")], b"").ok();
+    assert_eq!(strait(&["ls", "-C", &uri("/d")], b"").text(), "/d/g\n");
+    strait(&["rm", "-r", &uri("/d")], b"").ok();
+    strait(&["stat", &uri("/d")], b"").fails(NOT_FOUND, "/d");
+    strait(&["ls", "s3://missing-bucket/"], b"").fails(NOT_FOUND, "no such bucket");
+    let doctor = strait(&["doctor", &uri("/")], b"");
+    let told = doctor.text();
+    for check in ["resolve", "connect", "open", "list", "write", "clock", "read", "rename", "remove"] {
+        assert!(told.lines().any(|line| line.starts_with(check) && line.contains(" ok")), "{check}: {told}");
+    }
+}
+
+#[test]
+fn a_gateway_serves_a_directory_of_a_bucket() {
+    let Some(server) = ObjectServer::moto().unwrap() else {
+        return skip("a_gateway_serves_a_directory_of_a_bucket", "moto in .venv-s3");
+    };
+    // Flags alone: a server's environment has no keys here, and moto checks none.
+    let gateway = Gateway::start(|dir| {
+        std::fs::create_dir(dir.join(".aws")).unwrap();
+        let keys = "[default]\naws_access_key_id = a\naws_secret_access_key = b\n";
+        std::fs::write(dir.join(".aws/credentials"), keys).unwrap();
+        let store = format!("lake=s3://{OBJECT_BUCKET}/some/root");
+        vec!["--endpoint-url".to_owned(), server.url(), "--store".to_owned(), store]
+    });
+    gateway.run_with(["put", "-", &gateway.uri("/f")], b"content", &[]).ok();
+    assert_eq!(gateway.run(["cat", &gateway.uri("/f")]).text(), "content");
+    let direct =
+        ran(gateway.dir.path(), &server.url(), &["cat", &format!("s3://{OBJECT_BUCKET}/some/root/f")], b"");
+    assert_eq!(direct.text(), "content");
+}
+
+#[test]
+fn an_endpoint_that_is_away_or_hangs_is_a_typed_error_in_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let away = format!("http://127.0.0.1:{}", free_port());
+    let began = Instant::now();
+    ran(dir.path(), &away, &["ls", "s3://b/"], b"").fails(UNAVAILABLE, "doctor");
+    assert!(began.elapsed() < Duration::from_secs(40));
+    let hanging = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", hanging.local_addr().unwrap());
+    let began = Instant::now();
+    ran(dir.path(), &url, &["ls", "s3://b/"], b"").fails(TIMED_OUT, "doesn't answer within 15 s");
+    assert!(began.elapsed() < Duration::from_secs(45), "{:?}", began.elapsed());
+}
+
+#[test]
+fn stores_lists_what_there_is_and_a_wrong_uri_names_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let told = Run::of(
+        {
+            let mut it = command(dir.path());
+            it.arg("stores");
+            it
+        },
+        b"",
+    )
+    .text()
+    .to_owned();
+    let wrong = Run::of(
+        {
+            let mut it = command(dir.path());
+            it.args(["ls", "gopher://x/"]);
+            it
+        },
+        b"",
+    );
+    for (scheme, form) in
+        [("s3", "s3://bucket/path"), ("hdfs", "hdfs://host:port/path"), ("plugin", "plugin:NAME://")]
+    {
+        assert!(told.lines().any(|line| line.starts_with(scheme) && line.contains(form)), "{scheme}: {told}");
+        assert!(wrong.stderr.contains(form), "{}", wrong.stderr);
+    }
+    assert_eq!(wrong.code, INVALID_ARGUMENT);
+    let doctor = Run::of(
+        {
+            let mut it = command(dir.path());
+            it.args(["doctor", "kadoop://127.0.0.1:1/"]);
+            it
+        },
+        b"",
+    );
+    assert_eq!(doctor.code, 1, "{}", doctor.stderr);
+    let told = String::from_utf8(doctor.stdout).unwrap();
+    assert!(told.contains("connect  FAILED") && told.contains("fix: start the server"), "{told}");
+}

@@ -1,0 +1,191 @@
+//! Plugins, as the real binary runs them: the contract suite in both modes, and plugins that misbehave.
+
+mod support;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use strait_store::contract::{self, Fixture};
+use strait_store::{FileSystem, Principal, StorePath, StoreUri};
+use strait_store_any::{ForeignOptions, Launch, Library, OpenOptions};
+use support::{Gateway, Run, binary, command};
+
+const UNAVAILABLE: i32 = 22;
+const TIMED_OUT: i32 = 21;
+const INVALID_ARGUMENT: i32 = 17;
+const BUSY: i32 = 19;
+const INTERNAL: i32 = 25;
+const OUTCOME_UNKNOWN: i32 = 24;
+
+/// Builds a plugin from its source, relative to the workspace.
+fn built(source: &str, dir: &Path) -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let library = dir.join(Path::new(source).file_name().unwrap()).with_extension("so");
+    let mut cc = Command::new("cc");
+    cc.args(["-Wall", "-Wextra", "-Werror", "-O1", "-shared", "-fPIC", "-I"]);
+    cc.arg(root.join("crates/store-plugin/include")).arg(root.join(source)).arg("-o").arg(&library);
+    if source.contains("gluster") {
+        cc.arg("-lgfapi");
+    }
+    assert!(cc.status().unwrap().success(), "{source} doesn't build");
+    library
+}
+
+/// The store of a URI whose libraries run in helpers of the binary under test.
+async fn opened(uri: &str, name: &str, library: Library) -> Arc<dyn FileSystem> {
+    let foreign = ForeignOptions {
+        libraries: [(name.to_owned(), library)].into(),
+        helper: Some(Launch { program: binary().into(), arguments: vec!["plugin-helper".into()] }),
+    };
+    let options = OpenOptions { foreign, ..OpenOptions::default() };
+    strait_store_any::open(&StoreUri::parse(uri).unwrap(), &options).await.unwrap()
+}
+
+async fn keeps_the_contract(name: &str, store: Arc<dyn FileSystem>, who: &str) {
+    let root = StorePath::parse("/contract").unwrap();
+    let report = contract::run(name, &Fixture::new(store.clone(), root.clone(), Principal::new(who))).await;
+    // Straight to standard error, which the test harness doesn't capture.
+    std::io::stderr().write_all(format!("{report}\n").as_bytes()).unwrap();
+    assert!(report.failed.is_empty(), "{report}");
+    store.remove(&Principal::new(who), &root, true).await.unwrap();
+}
+
+async fn reference_keeps_the_contract(name: &str, inside: bool) {
+    let dir = tempfile::tempdir().unwrap();
+    let library = Library {
+        path: built("plugins/reference/reference.c", dir.path()),
+        options: vec![("root".to_owned(), support::fresh(dir.path(), "data").display().to_string())],
+        inside,
+    };
+    keeps_the_contract(name, opened("plugin:dir://here/", "dir", library).await, "root").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_plugin_in_this_process_keeps_the_contract() {
+    reference_keeps_the_contract("plugin (reference, inside)", true).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_plugin_in_its_own_process_keeps_the_contract() {
+    reference_keeps_the_contract("plugin (reference, apart)", false).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs a GlusterFS volume: scripts/test-heavy.sh"]
+async fn glusterfs_keeps_the_contract() {
+    let volume =
+        std::env::var("STRAIT_TEST_GLUSTER").expect("STRAIT_TEST_GLUSTER names a volume of this host");
+    let dir = tempfile::tempdir().unwrap();
+    let path = built("plugins/gluster/gluster.c", dir.path());
+    for inside in [false, true] {
+        let options = vec![("volume".to_owned(), volume.clone())];
+        let library = Library { path: path.clone(), options, inside };
+        let store = opened("plugin:gluster://localhost/", "gluster", library).await;
+        keeps_the_contract(&format!("plugin (GlusterFS, inside: {inside})"), store, "root").await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs Hadoop's libhdfs: scripts/test-heavy.sh"]
+async fn a_foreign_libhdfs_keeps_the_contract() {
+    let library = std::env::var("STRAIT_TEST_LIBHDFS").expect("STRAIT_TEST_LIBHDFS names a libhdfs.so");
+    let hdfs = strait_testkit::MiniHdfs::start().unwrap();
+    let uri = format!("libhdfs:{library}!{}/", hdfs.uri().trim_end_matches('/'));
+    // The library has no configuration of the cluster, whose datanodes are fewer than three.
+    let options = [("timeout", "60"), ("dfs.replication", "1")];
+    let options = options.map(|(key, value)| (key.to_owned(), value.to_owned())).to_vec();
+    let store = opened(&uri, "libhdfs", Library { options, ..Library::default() }).await;
+    let (root, who) =
+        (StorePath::parse("/contract").unwrap(), Principal::new(&strait_testkit::current_user()));
+    let mut report = contract::run("libhdfs (apart)", &Fixture::new(store, root, who)).await;
+    std::io::stderr().write_all(format!("{report}\n").as_bytes()).unwrap();
+    // Hadoop's library passes names through JNI's own kind of UTF-8, which spoils characters beyond U+FFFF.
+    report.failed.retain(|(case, _)| *case != "names_in_every_script_come_back");
+    assert!(report.failed.is_empty(), "{report}");
+}
+
+#[test]
+fn a_gateway_over_a_plugin_serves_commands() {
+    let gateway = Gateway::start(|dir| {
+        let data = support::fresh(dir, "data");
+        let library = built("plugins/reference/reference.c", dir);
+        vec![
+            "--plugin".to_owned(),
+            format!("dir={}", library.display()),
+            "--plugin-option".to_owned(),
+            format!("dir.root={}", data.display()),
+            "--store".to_owned(),
+            "plugin:dir://here/".to_owned(),
+        ]
+    });
+    gateway.run_with(["put", "-", &gateway.uri("/f")], b"content", &[]).ok();
+    assert_eq!(gateway.run(["cat", &gateway.uri("/f")]).text(), "content");
+    assert_eq!(std::fs::read(gateway.data().join("f")).unwrap(), b"content");
+}
+
+/// A command line on the plugin that misbehaves in this way.
+fn bad(dir: &Path, library: &Path, how: &str, args: &[&str]) -> Run {
+    let mut command = command(dir);
+    command.arg("--plugin").arg(format!("bad={}", library.display()));
+    command.args(["--plugin-option", "bad.timeout=1"]).args(args).env("STRAIT_BAD_PLUGIN", how);
+    Run::of(command, b"")
+}
+
+#[test]
+fn a_bad_plugin_is_a_typed_error_in_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let library = built("crates/strait/tests/plugins/bad.c", dir.path());
+    let ran = |how: &str, args: &[&str]| bad(dir.path(), &library, how, args);
+    let began = Instant::now();
+    ran("abi", &["ls", "plugin:bad://x/"]).fails(INVALID_ARGUMENT, "version 7 of strait_store.h, not 1");
+    ran("size", &["ls", "plugin:bad://x/"]).fails(INVALID_ARGUMENT, "its table has 64 bytes");
+    ran("function", &["ls", "plugin:bad://x/"]).fails(INVALID_ARGUMENT, "lacks the function stat");
+    ran("null", &["ls", "plugin:bad://x/"]).fails(INVALID_ARGUMENT, "returns no table");
+    ran("hang", &["ls", "plugin:bad://x/"]).fails(TIMED_OUT, "doesn't open within 2 s");
+    ran("crash", &["ls", "plugin:bad://x/"]).fails(UNAVAILABLE, "by signal 6");
+    ran("", &["ls", "plugin:other://x/"]).fails(INVALID_ARGUMENT, "no plugin other; there is bad");
+    ran("", &["stat", "plugin:bad://x/kind"]).fails(INTERNAL, "4711");
+    ran("", &["stat", "plugin:bad://x/text"]).fails(BUSY, "xxx");
+    ran("", &["stat", "plugin:bad://x/long"]).fails(INTERNAL, "nonsense as the status of /long");
+    ran("", &["stat", "plugin:bad://x/hang"]).fails(TIMED_OUT, "doesn't return within 1 s");
+    ran("", &["stat", "plugin:bad://x/crash"]).fails(UNAVAILABLE, "by signal 6");
+    ran("", &["cat", "plugin:bad://x/f"]).fails(INTERNAL, "where");
+    ran("", &["ls", "plugin:bad://x/"]).fails(INTERNAL, "a name that can't be one");
+    ran("", &["mv", "plugin:bad://x/a", "plugin:bad://x/"]).fails(OUTCOME_UNKNOWN, "by signal 6");
+    let missing = bad(dir.path(), Path::new("/no/such.so"), "", &["ls", "plugin:bad://x/"]);
+    missing.fails(INVALID_ARGUMENT, "can't be loaded");
+    let none = bad(dir.path(), Path::new("/lib/x86_64-linux-gnu/libm.so.6"), "", &["ls", "plugin:bad://x/"]);
+    none.fails(INVALID_ARGUMENT, "isn't a plugin");
+    assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
+}
+
+#[test]
+fn a_gateway_outlives_the_crash_of_a_plugin() {
+    let gateway = Gateway::start(|dir| {
+        let library = built("crates/strait/tests/plugins/bad.c", dir);
+        let data = support::fresh(dir, "data");
+        vec![
+            "--plugin".to_owned(),
+            format!("bad={}", library.display()),
+            "--plugin-option".to_owned(),
+            "bad.timeout=1".to_owned(),
+            "--store".to_owned(),
+            format!("files=file://{}", data.display()),
+            "--store".to_owned(),
+            "bad=plugin:bad://x/".to_owned(),
+        ]
+    });
+    gateway.run_with(["put", "-", &gateway.uri("/f")], b"content", &[]).ok();
+    for _ in 0..2 {
+        let crashed = gateway.run(["stat", &gateway.uri("/@bad/crash")]);
+        assert_eq!(crashed.code, UNAVAILABLE, "{}", crashed.stderr);
+        assert_eq!(gateway.run(["cat", &gateway.uri("/f")]).text(), "content");
+        // Another process takes the crashed one's place, after a pause.
+        std::thread::sleep(Duration::from_millis(1_100));
+        gateway.run(["stat", &gateway.uri("/@bad/hang")]).fails(TIMED_OUT, "doesn't return");
+        assert_eq!(gateway.run(["cat", &gateway.uri("/f")]).text(), "content");
+        gateway.run(["stat", &gateway.uri("/@bad/fine")]).ok();
+    }
+}

@@ -1,0 +1,120 @@
+//! Servers with the protocols of object stores.
+
+use crate::failure::{Failure, Result};
+use crate::{Process, free_port};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// The bucket that every server has.
+pub const OBJECT_BUCKET: &str = "strait";
+/// A server in Python starts within seconds, also on a loaded machine.
+const START_DEADLINE: Duration = Duration::from_secs(90);
+
+/// A running server with one empty bucket, [`OBJECT_BUCKET`].
+#[derive(Debug)]
+pub struct ObjectServer {
+    /// Its process, to be stopped and killed.
+    pub process: Process,
+    port: u16,
+    _dir: tempfile::TempDir,
+}
+
+impl ObjectServer {
+    /// moto, S3 in Python, which `scripts/setup.sh test` installs; None if it isn't there.
+    ///
+    /// # Errors
+    /// It doesn't start.
+    pub fn moto() -> Result<Option<Self>> {
+        let binary = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.venv-s3/bin/moto_server");
+        let Some(binary) = found("STRAIT_TEST_MOTO", Some(binary)) else { return Ok(None) };
+        let server = Self::start("moto", |port, _| {
+            let mut command = Command::new(&binary);
+            command.args(["-H", "127.0.0.1", "-p", &port.to_string()]);
+            command
+        })?;
+        let made = crate::http_request("PUT", &server.address(), &format!("/{OBJECT_BUCKET}"))?;
+        match made.status {
+            200 => Ok(Some(server)),
+            status => Err(Failure::new(format!("moto makes no bucket: {status}"))),
+        }
+    }
+
+    /// MinIO, if STRAIT_TEST_MINIO names its program.
+    ///
+    /// # Errors
+    /// It doesn't start.
+    pub fn minio() -> Result<Option<Self>> {
+        let Some(binary) = found("STRAIT_TEST_MINIO", None) else { return Ok(None) };
+        let server = Self::start("minio", |port, dir| {
+            let mut command = Command::new(&binary);
+            command.args(["server", "--quiet", "--address", &format!("127.0.0.1:{port}")]).arg(dir);
+            command.env("MINIO_ROOT_USER", "strait").env("MINIO_ROOT_PASSWORD", "strait-secret");
+            command.env("MINIO_BROWSER", "off").env("MINIO_UPDATE", "off");
+            command
+        });
+        server.map(Some)
+    }
+
+    /// fake-gcs-server, if STRAIT_TEST_FAKE_GCS names its program.
+    ///
+    /// # Errors
+    /// It doesn't start.
+    pub fn fake_gcs() -> Result<Option<Self>> {
+        let Some(binary) = found("STRAIT_TEST_FAKE_GCS", None) else { return Ok(None) };
+        let server = Self::start("fake-gcs-server", |port, dir| {
+            let mut command = Command::new(&binary);
+            command.args(["-scheme", "http", "-host", "127.0.0.1", "-port", &port.to_string()]);
+            command.args(["-public-host", &format!("127.0.0.1:{port}")]);
+            command.arg("-data").arg(dir).args(["-backend", "memory"]);
+            command
+        });
+        server.map(Some)
+    }
+
+    /// Azurite, if STRAIT_TEST_AZURITE names its program `azurite-blob`. Its container is still to be made.
+    ///
+    /// # Errors
+    /// It doesn't start.
+    pub fn azurite() -> Result<Option<Self>> {
+        let Some(binary) = found("STRAIT_TEST_AZURITE", None) else { return Ok(None) };
+        let server = Self::start("azurite", |port, dir| {
+            let mut command = Command::new(&binary);
+            command.args([
+                "--silent",
+                "--skipApiVersionCheck",
+                "--inMemoryPersistence",
+                "--disableTelemetry",
+            ]);
+            command.args(["--blobHost", "127.0.0.1", "--blobPort", &port.to_string()]).current_dir(dir);
+            command
+        });
+        server.map(Some)
+    }
+
+    /// `127.0.0.1:PORT`.
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// `http://127.0.0.1:PORT`.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address())
+    }
+
+    fn start(name: &str, command: impl FnOnce(u16, &Path) -> Command) -> Result<Self> {
+        let dir = tempfile::tempdir()?;
+        let data = dir.path().join("data");
+        std::fs::create_dir_all(data.join(OBJECT_BUCKET))?;
+        let port = free_port();
+        let mut process = Process::spawn(name, command(port, &data), dir.path())?;
+        process.wait_ready(START_DEADLINE, || TcpStream::connect(("127.0.0.1", port)).is_ok())?;
+        Ok(Self { process, port, _dir: dir })
+    }
+}
+
+/// The program that a variable names, or else this one, if it is there.
+fn found(variable: &str, or: Option<PathBuf>) -> Option<PathBuf> {
+    std::env::var_os(variable).map(PathBuf::from).or(or).filter(|path| path.exists())
+}
