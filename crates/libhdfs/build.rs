@@ -5,4 +5,6 @@ fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libhdfs.so.0.0.0");
     println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
+    // A dependency has C functions of its own. Programs get the header's functions only.
+    println!("cargo::rustc-cdylib-link-arg=-Wl,--exclude-libs,ALL");
 }

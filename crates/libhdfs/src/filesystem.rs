@@ -164,7 +164,8 @@ impl Connection {
         set.unwrap_or(match self.uri.scheme() {
             Scheme::File | Scheme::Memory => LOCAL_BLOCK_BYTES,
             Scheme::Kadoop => KADOOP_CHUNK_BYTES,
-            Scheme::Hdfs | Scheme::Strait => HDFS_BLOCK_BYTES,
+            // The others' blocks are HDFS's, or they have none.
+            _ => HDFS_BLOCK_BYTES,
         })
     }
 
@@ -263,6 +264,8 @@ fn address(uri: &StoreUri) -> String {
         Scheme::Kadoop => uri.namenode().unwrap_or(store),
         Scheme::Strait => format!("{}/@{}", uri.gateway(), uri.gateway_store().unwrap_or_default()),
         Scheme::File | Scheme::Memory => uri.scheme().to_string(),
+        // A bucket, or the text behind `plugin:` and `libhdfs:`.
+        Scheme::S3 | Scheme::Gs | Scheme::Az | Scheme::Plugin | Scheme::Libhdfs => store,
     }
 }
 

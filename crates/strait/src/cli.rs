@@ -3,6 +3,7 @@
 
 mod ckpt;
 mod foreign;
+mod kadoop;
 mod mount;
 mod run;
 
@@ -13,6 +14,7 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::parser::ValueSource;
 use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 pub use foreign::{Doctor, FOREIGN_FLAGS, Foreign, Stores};
+pub use kadoop::{Admit, Datanode, Datanodes, Decommission, KadoopLog, KadoopLogAction, Namenode, Rebalance};
 pub use mount::{Mount, by_mount};
 pub use run::{Launcher, Run};
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -419,149 +421,6 @@ pub struct Up {
     /// of HDFS's audit log. After logrotate has renamed the file, the server makes a new one.
     #[arg(long, value_name = "FILE")]
     pub audit_log: Option<PathBuf>,
-}
-
-#[derive(Debug, Args)]
-pub struct Namenode {
-    /// Where its log and checkpoints lie; made if missing.
-    #[arg(long, value_name = "DIR")]
-    pub data: PathBuf,
-    /// Where to listen for clients.
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9091", value_parser = resolve)]
-    pub listen: SocketAddr,
-    /// Where to listen for datanodes, which learn it at --listen [default: the same host, port 9092].
-    #[arg(long, value_name = "ADDR", value_parser = resolve)]
-    pub listen_datanodes: Option<SocketAddr>,
-    /// The cluster's key, which namenode and datanodes share; made if missing.
-    #[arg(long, value_name = "FILE")]
-    pub key: PathBuf,
-    /// Write the clients' key into this file, if it isn't there.
-    #[arg(long, value_name = "FILE")]
-    pub key_for_clients: Option<PathBuf>,
-    /// Users that may log in by TLS without the clients' key, as `strait passwd` writes them. The
-    /// namenode rereads changes within 5 s.
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
-    pub passwords: Option<PathBuf>,
-    /// The certificate for logins (PEM, with its chain); they share the clients' port.
-    #[arg(long, value_name = "FILE", requires = "tls_key", requires = "passwords")]
-    pub tls_cert: Option<PathBuf>,
-    /// The certificate's private key (PEM).
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
-    pub tls_key: Option<PathBuf>,
-    /// The user with all rights [default: the user that runs this].
-    #[arg(long, value_name = "NAME")]
-    pub superuser: Option<String>,
-    /// Refuse new files with smaller blocks.
-    #[arg(long, value_name = "BYTES", default_value_t = 1 << 20)]
-    pub min_block_size: u32,
-    /// Replicas on disk that make bytes durable: with fewer, syncing and closing a file fail. New
-    /// files have at least so many replicas. A file may demand more, and not more than it has replicas.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=512))]
-    pub min_replicas: u16,
-    /// Write a record of each operation on a name, allowed or not, into this file, with the keys
-    /// of HDFS's audit log. After logrotate has renamed the file, the server makes a new one.
-    #[arg(long, value_name = "FILE")]
-    pub audit_log: Option<PathBuf>,
-    #[command(flatten)]
-    pub observability: Observability,
-}
-
-#[derive(Debug, Args)]
-pub struct Datanode {
-    /// Where replicas lie, one directory a disk; made if missing.
-    #[arg(long, value_name = "DIR[,DIR...]", required = true, value_delimiter = ',')]
-    pub data: Vec<PathBuf>,
-    /// The namenode, where clients call it.
-    #[arg(long, value_name = "HOST:PORT", value_parser = host_and_port)]
-    pub namenode: String,
-    /// Where to listen [default: this host's address on the way to the namenode, port 9093].
-    #[arg(long, value_name = "ADDR", value_parser = resolve)]
-    pub listen: Option<SocketAddr>,
-    /// Where others reach it, if that isn't where it listens.
-    #[arg(long, value_name = "ADDR", value_parser = resolve)]
-    pub advertise: Option<SocketAddr>,
-    /// The cluster's key: the namenode's file, copied.
-    #[arg(long, value_name = "FILE")]
-    pub key: PathBuf,
-    /// This datanode's rack; replicas are spread over racks.
-    #[arg(long, value_name = "NAME", default_value = "/default-rack")]
-    pub rack: String,
-    /// This host's name in block locations [default: its host name].
-    #[arg(long, value_name = "NAME")]
-    pub host: Option<String>,
-    /// The directory of a Unix socket where programs on this host ask for replicas' files;
-    /// made if missing [default: the first of --data].
-    #[arg(long, value_name = "DIR", conflicts_with = "no_local_reads")]
-    pub local_socket: Option<PathBuf>,
-    /// Users whose programs may do that [default: the user that runs this, and root].
-    #[arg(long, value_name = "UID[,UID...]", value_delimiter = ',', requires = "local_socket")]
-    pub local_users: Vec<u32>,
-    /// Lend no files: programs on this host read over TCP, as others do.
-    #[arg(long)]
-    pub no_local_reads: bool,
-    #[command(flatten)]
-    pub observability: Observability,
-}
-
-#[derive(Debug, Args)]
-pub struct Datanodes {
-    /// The cluster: kadoop://HOST:PORT/.
-    pub uri: String,
-}
-
-#[derive(Debug, Args)]
-#[command(override_usage = "strait admit [OPTIONS] <DATANODE>... <URI>")]
-pub struct Admit {
-    /// Refused datanodes, by identity or address as `datanodes` lists them, and the cluster:
-    /// kadoop://HOST:PORT/.
-    #[arg(required = true, value_name = "DATANODE... URI")]
-    pub operands: Vec<String>,
-}
-
-#[derive(Debug, Args)]
-#[command(override_usage = "strait decommission [OPTIONS] <DATANODE>... <URI>")]
-pub struct Decommission {
-    /// Cancel the decommission.
-    #[arg(long, conflicts_with = "wait")]
-    pub cancel: bool,
-    /// Wait until all replicas are copied.
-    #[arg(long)]
-    pub wait: bool,
-    /// Datanodes, by number or address as `datanodes` lists them, and the cluster:
-    /// kadoop://HOST:PORT/.
-    #[arg(required = true, value_name = "DATANODE... URI")]
-    pub operands: Vec<String>,
-}
-
-#[derive(Debug, Args)]
-pub struct Rebalance {
-    /// The cluster: kadoop://HOST:PORT/.
-    pub uri: String,
-    /// How far from the mean a datanode may be, in percent of its capacity.
-    #[arg(long, value_name = "PERCENT", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100))]
-    pub threshold: u32,
-    /// Return at once; `datanodes` tells how far it is.
-    #[arg(long)]
-    pub no_wait: bool,
-    /// End one that is under way.
-    #[arg(long, conflicts_with_all = ["threshold", "no_wait"])]
-    pub stop: bool,
-}
-
-#[derive(Debug, Args)]
-pub struct KadoopLog {
-    #[command(subcommand)]
-    pub action: KadoopLogAction,
-}
-
-#[derive(Debug, Subcommand)]
-pub enum KadoopLogAction {
-    /// Print every record of the log, one transaction a line
-    Dump {
-        /// The namenode's --data; one that runs isn't disturbed.
-        #[arg(value_name = "DIR")]
-        directory: PathBuf,
-    },
 }
 
 #[derive(Debug, Args)]

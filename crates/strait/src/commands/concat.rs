@@ -3,7 +3,7 @@
 use crate::cli::Concat;
 use crate::context::Context;
 use crate::failure::Failure;
-use strait_store::StorePath;
+use strait_store::{ErrorKind, StorePath};
 
 /// Joins the sources to the target, within one store.
 pub async fn concat(context: &Context, flags: Concat) -> Result<(), Failure> {
@@ -22,6 +22,13 @@ pub async fn concat(context: &Context, flags: Concat) -> Result<(), Failure> {
         }
         sources.push(source.path);
     }
-    target.fs.concat(&target.who, &target.path, &sources).await?;
+    let joined = target.fs.concat(&target.who, &target.path, &sources).await;
+    if joined.as_ref().is_err_and(|error| error.kind() == ErrorKind::NotFound) {
+        // The store's error names the target alone.
+        for source in &sources {
+            target.fs.stat(&target.who, source).await?;
+        }
+    }
+    joined?;
     context.output().done("concat", &target.path, [("sources", sources.len().into())])
 }
