@@ -277,8 +277,7 @@ impl FileSystem for ForeignStore {
 
     async fn open(&self, who: &Principal, path: &StorePath) -> Result<Box<dyn FileReader>> {
         let (who, at) = (who.clone(), path.clone());
-        let reader =
-            self.call(false, move |fs| fs.open(&who, at.as_str()).map(|reader| Later::new(reader))).await;
+        let reader = self.call(false, move |fs| fs.open(&who, at.as_str()).map(Later::new)).await;
         let reader = reader.map_err(|error| error.at("open", path))?;
         let length = reader.0.as_ref().map_or(0, |reader| reader.length());
         Ok(Box::new(ForeignReader { store: self.clone(), reader, length, path: path.clone() }))
