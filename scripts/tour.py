@@ -48,7 +48,9 @@ def free_port() -> int:
 
 
 def build() -> Path:
-    """Builds the command; its directory."""
+    """Builds the command, if STRAIT_BIN doesn't name one; its directory."""
+    if built := os.environ.get("STRAIT_BIN"):
+        return Path(built).parent
     subprocess.run(["cargo", "build", "--quiet", "--locked", "-p", "strait"], cwd=ROOT, check=True)
     return ROOT / os.environ.get("CARGO_TARGET_DIR", "target") / "debug"
 
@@ -61,7 +63,7 @@ def gateway(programs: Path, scratch: Path, with_login: bool) -> Iterator[str]:
     flags: list[str | Path] = []
     if with_login:
         passwords = scratch / "passwords"
-        add = [programs / "strait", "passwd", "--file", passwords, "ann"]
+        add: list[str | Path] = [programs / "strait", "passwd", "--file", passwords, "ann"]
         subprocess.run(add, input=b"secret\n", check=True, stdout=subprocess.DEVNULL)
         flags = ["--passwords", passwords]
     with log.open("wb") as output:
