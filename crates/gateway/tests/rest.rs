@@ -4,7 +4,7 @@ mod common;
 use common::http::*;
 use common::*;
 use serde_json::{Value, json};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::sync::Arc;
 use std::time::Duration;
 use strait_gateway::{ConfiguredStore, HttpAccess};
@@ -538,4 +538,24 @@ fn names_that_are_not_utf8_have_a_target() {
     let target: String =
         text.bytes().map(|byte| if byte == b'/' { "/".into() } else { format!("%{byte:02x}") }).collect();
     assert_eq!(&get(&served, &format!("/v1/files{target}")).body[..], b"odd");
+}
+
+#[test]
+fn a_client_that_takes_no_answers_is_cut_whatever_they_are() {
+    let served = serve_with(|config| config.limits.stall = Duration::from_millis(300));
+    let stream = connect(&served);
+    // Together far more than sockets buffer.
+    let asked = 2_000;
+    let mut sending = stream.try_clone().unwrap();
+    let sender = std::thread::spawn(move || {
+        let last = request("GET", "/openapi.json", "Connection: close\r\n", b"");
+        let _ = sending.write_all(&request("GET", "/openapi.json", "", b"").repeat(asked - 1));
+        let _ = sending.write_all(&last);
+    });
+    std::thread::sleep(Duration::from_secs(2));
+    let mut taken = Vec::new();
+    let _ = (&stream).read_to_end(&mut taken);
+    sender.join().unwrap();
+    let all = asked * include_str!("../../../idl/openapi.json").len();
+    assert!(taken.len() < all, "the gateway waited, and sent {} of {all} bytes", taken.len());
 }

@@ -5,7 +5,7 @@ use bytes::{Buf, Bytes};
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -24,6 +24,8 @@ pub struct Joined<R, W> {
     to: W,
     flow: Arc<Flow>,
     pub(super) written: Arc<AtomicU64>,
+    /// The client has to take bytes before more can be written.
+    pub(super) blocked: Arc<AtomicBool>,
     draining: Option<Draining>,
 }
 
@@ -36,7 +38,7 @@ struct Draining {
 impl<R, W> Joined<R, W> {
     /// `read` comes before the bytes of `from`.
     pub fn new(read: Bytes, from: R, to: W, flow: Arc<Flow>) -> Self {
-        Self { read, from, to, flow, written: Arc::default(), draining: None }
+        Self { read, from, to, flow, written: Arc::default(), blocked: Arc::default(), draining: None }
     }
 }
 
@@ -62,6 +64,7 @@ impl<R: AsyncRead + Unpin, W: Unpin> AsyncRead for Joined<R, W> {
 
 impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Joined<R, W> {
     fn note(&self, polled: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        self.blocked.store(polled.is_pending(), Ordering::Relaxed);
         if let Poll::Ready(Ok(count)) = polled {
             self.flow.moved(Way::Out, count);
             self.written.fetch_add(count as u64, Ordering::Relaxed);
@@ -109,7 +112,10 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> AsyncWrite for Joined<R, W> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.to).poll_flush(cx)
+        let polled = Pin::new(&mut self.to).poll_flush(cx);
+        // TLS takes bytes before the socket does.
+        self.blocked.store(polled.is_pending(), Ordering::Relaxed);
+        polled
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

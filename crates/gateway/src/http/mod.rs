@@ -76,7 +76,7 @@ where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
 {
-    let (period, written) = (shared.limits.stall, io.written.clone());
+    let (period, written, blocked) = (shared.limits.stall, io.written.clone(), io.blocked.clone());
     let unsent = Arc::new(AtomicUsize::new(0));
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(shared.limits.greeting);
@@ -102,7 +102,9 @@ where
                 return Err(io::Error::new(io::ErrorKind::TimedOut, message));
             }
             _ = ticks.tick() => {
-                let (now, sending) = (written.load(Ordering::Relaxed), unsent.load(Ordering::Relaxed) > 0);
+                let now = written.load(Ordering::Relaxed);
+                // hyper's buffer may have the last bytes of an answer, which count as taken over.
+                let sending = unsent.load(Ordering::Relaxed) > 0 || blocked.load(Ordering::Relaxed);
                 if was_sending && sending && now - before < MIN_PROGRESS_BYTES {
                     return Err(io::Error::new(io::ErrorKind::TimedOut, "stalled in mid-answer"));
                 }
