@@ -6,7 +6,7 @@ use common::*;
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use strait_gateway::{ConfiguredStore, HttpAccess};
 use strait_store::{FileSystem, FileSystemExt, MemoryStore, Principal, StorePath};
 use strait_testkit::eventually;
@@ -558,4 +558,19 @@ fn a_client_that_takes_no_answers_is_cut_whatever_they_are() {
     sender.join().unwrap();
     let all = asked * include_str!("../../../idl/openapi.json").len();
     assert!(taken.len() < all, "the gateway waited, and sent {} of {all} bytes", taken.len());
+}
+
+#[test]
+fn slow_senders_of_json_hold_no_memory_that_others_need() {
+    let served = serve_with(|config| config.limits.buffered_bytes = 1 << 20);
+    let mut slow: Vec<_> = (0..8).map(|_| connect(&served)).collect();
+    let head = "POST /v1/renames HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
+                Content-Length: 65536\r\n\r\n{";
+    for stream in &mut slow {
+        stream.write_all(head.as_bytes()).unwrap();
+    }
+    served.await_waiting_for_memory(4);
+    let begun = Instant::now();
+    put_file(&served, "/v1/files/f", &[b'x'; 500 << 10]);
+    assert!(begun.elapsed() < Duration::from_secs(8), "soon, not after {:?}", begun.elapsed());
 }

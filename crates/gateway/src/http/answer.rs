@@ -60,6 +60,12 @@ impl Answer {
         Self::Whole(Whole { segments: [bytes.into()].into(), sending: None })
     }
 
+    /// A text, with its memory.
+    pub fn text(text: String, memory: Permit, unsent: Arc<AtomicUsize>, account: &Account) -> Self {
+        let sending = Some(Sending::new(Some(memory), unsent, account));
+        Self::Whole(Whole { segments: [text.into()].into(), sending })
+    }
+
     /// An encoded message, with its memory.
     pub fn encoded(
         encoded: Encoded,

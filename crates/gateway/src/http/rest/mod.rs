@@ -21,7 +21,7 @@ mod tree;
 mod upload;
 
 use super::answer::Answer;
-use super::inflow::Inflow;
+use super::inflow::{Inflow, Receiving};
 use super::refused::Refusal;
 use super::{Front, OfRequest, Sender, guarded};
 use crate::fair::{Grant, Key};
@@ -325,9 +325,15 @@ impl Asked<'_> {
         }
         let announced = self.body.size_hint().upper().map_or(JSON_BYTES, |bytes| bytes as usize);
         // Once as it came, once as values.
-        let _memory = self.front.memory(2 * announced.min(JSON_BYTES)).await;
+        let memory = self.front.memory(2 * announced.min(JSON_BYTES)).await;
+        let (flow, holder) = {
+            let account = self.front.account();
+            (account.flow().clone(), account.holder().clone())
+        };
+        let receiving = Receiving::new(flow, holder, Receiving::units(memory.as_ref()));
         let mut inflow = Inflow::new(self.body, &self.front.shared.limits);
         let body: Bytes = inflow.piece(JSON_BYTES + 1).await?;
+        drop(receiving);
         if body.len() > JSON_BYTES {
             return Err(too_large());
         }

@@ -10,10 +10,16 @@ use strait_web::{EntityTag, State};
 /// The last second that HTTP's dates can write: 9999-12-31T23:59:59Z.
 const LAST_SECOND: u64 = 253_402_300_799;
 
-/// JSON, which a cache mustn't keep.
+/// A value as JSON.
 pub fn json(status: StatusCode, value: &Value) -> Response<Answer> {
-    let mut response = Response::new(Answer::of(format!("{value}\n")));
+    let mut response = as_json(Answer::of(format!("{value}\n")));
     *response.status_mut() = status;
+    response
+}
+
+/// An answer that is JSON, which a cache must not keep.
+pub fn as_json(answer: Answer) -> Response<Answer> {
+    let mut response = Response::new(answer);
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));

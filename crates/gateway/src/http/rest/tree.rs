@@ -64,7 +64,8 @@ pub async fn list(asked: &mut Asked<'_>) -> Result<Response<Answer>, Failure> {
         Some(limit) => usize::try_from(limit).unwrap_or(most).min(most),
         None => most,
     };
-    let Some(memory) = asked.front.account().now(PAGE_BYTES) else {
+    let granted = asked.front.account().now(PAGE_BYTES);
+    let Some(memory) = granted else {
         return Err(Error::new(ErrorKind::Busy, "no memory for the answer; try again later").into());
     };
     let begun = match cursor {
@@ -86,7 +87,9 @@ pub async fn list(asked: &mut Asked<'_>) -> Result<Response<Answer>, Failure> {
         }
     };
     let entries: Vec<Value> = entries.iter().map(json::status).collect();
-    let mut response = reply::json(StatusCode::OK, &json!({"entries": entries, "next": next}));
+    let front = asked.front;
+    let text = format!("{}\n", json!({"entries": entries, "next": next}));
+    let mut response = reply::as_json(Answer::text(text, memory, front.unsent.clone(), &front.account()));
     if let Some(next) = next {
         let limit = limit.map(|limit| format!("&limit={limit}")).unwrap_or_default();
         let target = encode_path(&place.shown);
