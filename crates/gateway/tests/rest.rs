@@ -4,7 +4,9 @@ mod common;
 use common::http::*;
 use common::*;
 use serde_json::{Value, json};
+use std::fs::Permissions;
 use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use strait_gateway::{ConfiguredStore, HttpAccess};
@@ -573,4 +575,27 @@ fn slow_senders_of_json_hold_no_memory_that_others_need() {
     let begun = Instant::now();
     put_file(&served, "/v1/files/f", &[b'x'; 500 << 10]);
     assert!(begun.elapsed() < Duration::from_secs(8), "soon, not after {:?}", begun.elapsed());
+}
+
+#[test]
+fn a_file_that_lends_rights_is_replaced_by_one_that_lends_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("f");
+    std::fs::write(&file, b"before").unwrap();
+    std::fs::set_permissions(&file, Permissions::from_mode(0o6755)).unwrap();
+    let store: Arc<dyn FileSystem> = Arc::new(strait_store::FileStore::open(dir.path(), false).unwrap());
+    let served = serve_store(store, |_| {});
+    put_file(&served, "/v1/files/f", b"after");
+    assert_eq!(value(&get(&served, "/v1/status/f"))["permission"], "0755");
+}
+
+#[test]
+fn a_chunked_body_is_no_part_of_a_known_length() {
+    let served = serve();
+    put_file(&served, "/v1/files/f", b"01234");
+    let head = "PUT /v1/files/f HTTP/1.1\r\nHost: localhost\r\nContent-Range: bytes 5-9/10\r\n\
+                Transfer-Encoding: chunked\r\n\r\n";
+    let answer = raw(&served, format!("{head}9\r\ntoo much.\r\n0\r\n\r\n").as_bytes());
+    typed(&answer, 411, "InvalidArgument");
+    assert_eq!(&get(&served, "/v1/files/f").body[..], b"01234");
 }

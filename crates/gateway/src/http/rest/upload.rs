@@ -30,6 +30,9 @@ const PIECE_BYTES: usize = 256 << 10;
 /// Pieces that an upload holds at most: one is received, one waits, one is written.
 const PIECES: usize = 3;
 
+/// Set-user-id and set-group-id.
+const SET_ID_BITS: u32 = 0o6000;
+
 /// A part of a body, or the news that it is whole.
 enum Piece {
     Data(Bytes),
@@ -70,7 +73,9 @@ pub async fn write(asked: &mut Asked<'_>) -> Result<Response<Answer>, Failure> {
     let held = hold(asked, &place).await?;
     let before = present(&place, &conditions).await?;
     // A file keeps its mode, so that nobody reads a private one after its change.
-    options.permission = options.permission.or(before.as_ref().map(|before| before.permission));
+    // Its set-id bits lent rights to its former content only.
+    let kept = before.as_ref().map(|before| before.permission & !SET_ID_BITS);
+    options.permission = options.permission.or(kept);
     let Some(directory) = place.path.parent() else {
         return Err(Error::new(ErrorKind::IsADirectory, "the root is a directory").at("put", "/").into());
     };
@@ -164,7 +169,13 @@ async fn go_on(
     conditions: &Conditions,
     range: ContentRange,
 ) -> Result<Response<Answer>, Failure> {
-    if asked.body.size_hint().exact().is_some_and(|length| length != range.length) {
+    let Some(length) = asked.body.size_hint().exact() else {
+        // An append can't be taken back once the body turns out to be longer than its range.
+        let message = "a body with Content-Range needs a Content-Length, and can't be chunked";
+        let error = Error::new(ErrorKind::InvalidArgument, message).at("put", place.shown);
+        return Err(Failure::new(StatusCode::LENGTH_REQUIRED, error));
+    };
+    if length != range.length {
         let message = "Content-Range and Content-Length contradict each other";
         return Err(Error::new(ErrorKind::InvalidArgument, message).at("put", place.shown).into());
     }
