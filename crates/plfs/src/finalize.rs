@@ -1,15 +1,18 @@
 //! Ending a container: its bytes become a plain file, without being moved where that is possible.
 //!
 //! ```text
-//!   plan ─→ cut what is dead at the logs' ends ─→ join the logs ─→ rename ─→ remove the container
+//!   plan ─→ rename the first log ─→ join the others to it ─→ rename it ─→ remove the container
 //! ```
 //!
-//! Each step is one change of the store, and repeating the call resumes after the last one.
+//! Dead bytes at a log's end are cut before the log is renamed or joined. Each step is one change of the
+//! store, and repeating the call resumes after the last one.
+//! Several calls at once lose nothing, though some of them may fail.
 
 use crate::container::{Container, hidden_name, random};
 use crate::index::Source;
 use crate::layout::LogName;
 use crate::plan::Plan;
+use crate::view::Listed;
 use std::collections::BTreeSet;
 use strait_store::{Error, ErrorKind, MAX_CONCAT_SOURCES, Result, StorePath, fail};
 
@@ -49,8 +52,8 @@ impl Container {
     /// Busy: a writer has the file open, or had it when it crashed.
     pub async fn way(&self) -> Result<Way> {
         Ok(match self.plan().await? {
-            Some(plan) => Way::Join { logs: plan.logs.len() },
-            None => match self.joinable().await? {
+            Some(plan) if self.is_begun(&plan).await? => Way::Join { logs: plan.logs.len() },
+            _ => match self.joinable().await? {
                 Ok(logs) => Way::Join { logs: logs.len() },
                 Err((bytes, why)) => Way::Rewrite { bytes, why },
             },
@@ -66,58 +69,79 @@ impl Container {
     /// in between, the container is beside it, under a name that begins with a dot.
     ///
     /// # Errors
-    /// AlreadyExists: something has the new name. Busy: a writer has the file open, or had it when it
-    /// crashed.
+    /// AlreadyExists: something has the new name. Busy: a writer has the file open, had it when it crashed,
+    /// or came meanwhile. Then no other writer may begin before a repeated call has ended.
     pub async fn finalize(&self, to: &StorePath) -> Result<Finalized> {
-        if let Some(plan) = self.plan().await? {
+        let planned = self.plan().await?;
+        if let Some(plan) = &planned
+            && self.is_begun(plan).await?
+        {
             return self.join(plan, to).await;
         }
         self.demand_free(to).await?;
+        // An earlier call may have left its plan to a writer that had come before it.
+        let listed = self.listed_logs().await?;
         match self.joinable().await? {
             Ok(logs) => {
                 let plan = Plan { target: to.clone(), logs };
-                self.write_plan(&plan, false).await?;
-                // A writer that came before the plan.
-                if let Err(error) = self.demand_closed().await {
-                    self.fs.remove(&self.who, &self.layout.plan()?, false).await?;
-                    return Err(error);
+                if planned.as_ref() != Some(&plan) {
+                    self.write_plan(&plan, planned.is_some()).await?;
                 }
-                self.join(plan, to).await
+                self.demand_unchanged(&listed).await?;
+                self.begin(&plan).await?;
+                self.join(&plan, to).await
             }
-            Err(_) => {
-                let (copy, bytes) = self.copy_beside(to).await.map_err(|error| error.at("flatten to", to))?;
-                self.demand_closed().await?;
-                self.install(&copy, to).await?;
-                Ok(Finalized { bytes, moved: bytes })
-            }
+            Err(_) => self.rewrite(to, &listed).await,
         }
     }
 
+    /// Whether the first log has moved, after which nobody changes the plan's logs.
+    async fn is_begun(&self, plan: &Plan) -> Result<bool> {
+        Ok(self.length_at(&self.layout.data(plan.first())?).await?.is_none())
+    }
+
+    /// Makes the first log of a plan the file to which the others are joined. Another call may have
+    /// done so: then these names aren't there any more.
+    async fn begin(&self, plan: &Plan) -> Result<()> {
+        let (name, own) = plan.logs[0];
+        let first = self.layout.data(name)?;
+        if self.length_at(&first).await?.is_some_and(|length| length > own) {
+            // Bytes that are dead.
+            self.fs.truncate(&self.who, &first, own).await?;
+        }
+        if plan.logs.len() == 1 {
+            return Ok(());
+        }
+        self.fs.rename(&self.who, &first, &self.layout.joined()?, false).await
+    }
+
+    async fn rewrite(&self, to: &StorePath, listed: &[Listed]) -> Result<Finalized> {
+        let (copy, bytes) = self.copy_beside(to).await.map_err(|error| error.at("flatten to", to))?;
+        let installed = async {
+            self.demand_unchanged(listed).await?;
+            self.install(&copy, to).await
+        };
+        if let Err(error) = installed.await {
+            // Nobody knows it, also if this fails.
+            let _ = self.fs.remove(&self.who, &copy, false).await;
+            return Err(error);
+        }
+        Ok(Finalized { bytes, moved: bytes })
+    }
+
     /// Joins the logs of a plan as far as they aren't yet.
-    async fn join(&self, plan: Plan, to: &StorePath) -> Result<Finalized> {
+    async fn join(&self, plan: &Plan, to: &StorePath) -> Result<Finalized> {
         let done = Finalized { bytes: plan.length(), moved: 0 };
-        let first = self.layout.data(plan.first())?;
-        let status = match self.fs.stat(&self.who, &first).await {
-            Ok(status) => status,
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                return self.after_move(&plan, to).await.map(|()| done);
-            }
-            Err(error) => return Err(error),
+        let joined = match plan.logs.len() {
+            1 => self.layout.data(plan.first())?,
+            _ => self.layout.joined()?,
+        };
+        let Some(length) = self.length_at(&joined).await? else {
+            return self.after_move(plan, to).await.map(|()| done);
         };
         self.demand_free(to).await?;
         if plan.target != *to {
             self.write_plan(&Plan { target: to.clone(), ..plan.clone() }, true).await?;
-        }
-        let mut length = status.length;
-        // Before the first join, the log may end with bytes that are dead.
-        let own = plan.logs[0].1;
-        let untouched = match plan.logs.get(1) {
-            Some((second, _)) => self.length_of(*second).await?.is_some(),
-            None => true,
-        };
-        if untouched && length > own {
-            self.cut(plan.first(), own).await?;
-            length = own;
         }
         let mut start = 0;
         let mut left = Vec::new();
@@ -128,20 +152,21 @@ impl Container {
             start += bytes;
             if (start - bytes..start).contains(&length) && length != start - bytes {
                 let message = format!("{length} bytes are no sum of the logs in the plan");
-                return fail(ErrorKind::Corrupt, message).map_err(|error: Error| error.at("join", &first));
+                return fail(ErrorKind::Corrupt, message).map_err(|error: Error| error.at("join", &joined));
             }
         }
         for step in left.chunks(MAX_CONCAT_SOURCES) {
             let mut sources = Vec::with_capacity(step.len());
             for (name, bytes) in step {
-                if self.length_of(*name).await?.is_some_and(|length| length > *bytes) {
-                    self.cut(*name, *bytes).await?;
+                let log = self.layout.data(*name)?;
+                if self.length_at(&log).await?.is_some_and(|length| length > *bytes) {
+                    self.fs.truncate(&self.who, &log, *bytes).await?;
                 }
-                sources.push(self.layout.data(*name)?);
+                sources.push(log);
             }
-            self.fs.concat(&self.who, &first, &sources).await?;
+            self.fs.concat(&self.who, &joined, &sources).await?;
         }
-        self.install(&first, to).await?;
+        self.install(&joined, to).await?;
         Ok(done)
     }
 
@@ -166,24 +191,26 @@ impl Container {
         }
         let parent = to.parent().unwrap_or_else(StorePath::root);
         let aside = parent.join(&hidden_name(to.name(), &random()))?;
+        // Another call may have finished.
+        self.check_place().await?;
         self.fs.rename(&self.who, to, &aside, false).await?;
         let file = match file.as_str().strip_prefix(to.as_str()) {
             Some(inside) if inside.starts_with('/') => StorePath::parse(&format!("{aside}{inside}"))?,
             _ => file.clone(),
         };
-        self.fs.rename(&self.who, &file, to, false).await.map_err(named)?;
+        if let Err(error) = self.fs.rename(&self.who, &file, to, false).await {
+            // What had the name gets it back, so that a repeated call finds it.
+            let _ = self.fs.rename(&self.who, &aside, to, false).await;
+            return Err(named(error));
+        }
         self.fs.remove(&self.who, &aside, true).await
     }
 
-    async fn cut(&self, name: LogName, length: u64) -> Result<()> {
-        self.fs.truncate(&self.who, &self.layout.data(name)?, length).await
-    }
-
-    /// Bytes of a data log; None if it is gone.
-    async fn length_of(&self, name: LogName) -> Result<Option<u64>> {
-        match self.fs.stat(&self.who, &self.layout.data(name)?).await {
+    /// Bytes of a file; None if it is gone.
+    async fn length_at(&self, path: &StorePath) -> Result<Option<u64>> {
+        match self.fs.stat(&self.who, path).await {
             Ok(status) => Ok(Some(status.length)),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -227,7 +254,7 @@ impl Container {
         let logs: Vec<(LogName, u64)> =
             logs.iter().map(|(log, live)| (names[*log as usize], *live)).collect();
         for (name, live) in &logs {
-            let there = self.length_of(*name).await?.unwrap_or(0);
+            let there = self.length_at(&self.layout.data(*name)?).await?.unwrap_or(0);
             if there > *live && !capabilities.truncate {
                 return cannot(format!("the log of rank {} ends with bytes that are dead", name.rank));
             }

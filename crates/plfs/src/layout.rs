@@ -8,6 +8,7 @@
 //! FILE/epochs/EPOCH               this epoch is published
 //! FILE/merged/EPOCH.NONCE         the index of all writers up to that epoch
 //! FILE/plan                       the logs are being joined to a plain file
+//! FILE/logs/joined                what is joined so far
 //! ```
 //!
 //! All logs are in one directory, since HDFS joins files of one directory only.
@@ -83,6 +84,11 @@ impl Layout {
     /// The plan of joining the logs.
     pub fn plan(&self) -> Result<StorePath> {
         self.root.join("plan")
+    }
+
+    /// The file to which logs are joined. No log has its name, so that nobody who still cuts logs cuts it.
+    pub fn joined(&self) -> Result<StorePath> {
+        self.logs()?.join("joined")
     }
 
     /// The directory of merged indexes.

@@ -68,7 +68,7 @@ impl Container {
     }
 
     /// The writers' index logs, with their lengths, in the order of their names.
-    async fn listed_logs(&self) -> Result<Vec<Listed>> {
+    pub(crate) async fn listed_logs(&self) -> Result<Vec<Listed>> {
         let entries = self.fs.list(&self.who, &self.layout.logs()?);
         let of_index = async |entry: strait_store::FileStatus| {
             Ok(LogName::of_index(entry.name()).map(|name| (name, entry.length)))

@@ -7,12 +7,18 @@
 //!   sum CRC-32C                 of all before
 //! ```
 //!
-//! A store joins some logs to the first one at a time, each time in one step. So the first log's length
-//! tells how far that has come. Bytes only ever move from their own log to the first one, and with it
-//! to the target: readers look for them in this order.
+//! The first log gets another name, and the store joins some logs to it at a time, each time in one
+//! step. So that file's length tells how far that has come. Bytes only ever move from their own log to
+//! that file, and with it to the target: readers look for them in this order. A single log becomes the
+//! target at once.
+//!
+//! Once there is a plan, no writer begins. A plan holds only if the logs are the same, and no writer is
+//! left, after it was written. Until its first log has moved, another call may put a better one in its
+//! place.
 
 use crate::container::{Container, hidden_name, random};
 use crate::layout::LogName;
+use crate::view::Listed;
 use bytes::Bytes;
 use std::fmt::Write;
 use std::sync::Arc;
@@ -46,7 +52,7 @@ impl Plan {
         Some(self.logs[..at].iter().map(|(_, length)| length).sum())
     }
 
-    /// The log to which the others are joined.
+    /// The log to which the others are joined, under another name.
     pub fn first(&self) -> LogName {
         self.logs[0].0
     }
@@ -143,7 +149,7 @@ impl Container {
         };
         let Some(plan) = self.plan().await? else { return Err(missing) };
         let Some(base) = plan.start_of(name) else { return Err(missing) };
-        for path in [self.layout.data(plan.first())?, plan.target] {
+        for path in [self.layout.joined()?, plan.target] {
             match self.fs.open(&self.who, &path).await {
                 Ok(reader) => return Ok(Opened { reader: reader.into(), base, path }),
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
@@ -157,6 +163,16 @@ impl Container {
     pub(crate) async fn open_marks(&self) -> Result<Vec<LogName>> {
         let entries = self.fs.list_all(&self.who, &self.layout.open()?, usize::MAX).await?;
         Ok(entries.iter().filter_map(|entry| LogName::parse(entry.name())).collect())
+    }
+
+    /// Refuses if writers came after the index logs were listed like this.
+    pub(crate) async fn demand_unchanged(&self, listed: &[Listed]) -> Result<()> {
+        self.demand_closed().await?;
+        if self.listed_logs().await? == listed {
+            return Ok(());
+        }
+        let message = "a writer came and went meanwhile; repeat it";
+        Err(Error::new(ErrorKind::Busy, message).at("finalize", self.path()))
     }
 
     /// Refuses if writers have the file open, or had it when they crashed.

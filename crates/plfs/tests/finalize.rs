@@ -2,9 +2,10 @@
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use futures::stream::BoxStream;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use strait_plfs::{Container, Finalized, Options, Way};
 use strait_store::{
     Capabilities, CreateOptions, Error, ErrorKind, FileReader, FileStatus, FileStore, FileSystem,
@@ -21,18 +22,35 @@ struct Watched {
     left: AtomicU64,
     /// Whether the one that fails is executed.
     executes: bool,
+    /// Something that others do right before the first change of this kind.
+    meanwhile: Mutex<Option<(&'static str, BoxFuture<'static, ()>)>>,
 }
 
 impl Watched {
     fn new(joins: bool) -> Self {
-        let behind = MemoryStore::new("tester");
-        Self { behind, joins, moved: Arc::default(), left: AtomicU64::new(u64::MAX), executes: false }
+        let (behind, moved) = (MemoryStore::new("tester"), Arc::default());
+        let (left, meanwhile) = (AtomicU64::new(u64::MAX), Mutex::default());
+        Self { behind, joins, moved, left, executes: false, meanwhile }
     }
 
     /// Another view of the same files, whose changes fail after `left`.
     fn failing(&self, left: u64, executes: bool) -> Self {
         let (behind, moved) = (self.behind.clone(), self.moved.clone());
-        Self { behind, joins: self.joins, moved, left: AtomicU64::new(left), executes }
+        let (left, meanwhile) = (AtomicU64::new(left), Mutex::default());
+        Self { behind, joins: self.joins, moved, left, executes, meanwhile }
+    }
+
+    /// Another view of the same files: others `act` right before its first change of this kind.
+    fn interrupted(&self, kind: &'static str, act: impl Future<Output = ()> + Send + 'static) -> Self {
+        let meanwhile = Mutex::new(Some((kind, Box::pin(act) as BoxFuture<'static, ()>)));
+        Self { meanwhile, ..self.failing(u64::MAX, false) }
+    }
+
+    async fn before(&self, kind: &str) {
+        let act = self.meanwhile.lock().unwrap().take_if(|(first, _)| *first == kind);
+        if let Some((_, act)) = act {
+            act.await;
+        }
     }
 
     async fn change<T>(&self, change: impl Future<Output = Result<T>>) -> Result<T> {
@@ -74,6 +92,7 @@ impl FileSystem for Watched {
         path: &StorePath,
         options: &CreateOptions,
     ) -> Result<Box<dyn FileWriter>> {
+        self.before("create").await;
         self.change(self.behind.create(who, path, options)).await
     }
 
@@ -82,19 +101,23 @@ impl FileSystem for Watched {
     }
 
     async fn truncate(&self, who: &Principal, path: &StorePath, length: u64) -> Result<()> {
+        self.before("truncate").await;
         self.change(self.behind.truncate(who, path, length)).await
     }
 
     async fn concat(&self, who: &Principal, target: &StorePath, sources: &[StorePath]) -> Result<()> {
         assert!(self.joins);
+        self.before("concat").await;
         self.change(self.behind.concat(who, target, sources)).await
     }
 
     async fn rename(&self, who: &Principal, from: &StorePath, to: &StorePath, replace: bool) -> Result<()> {
+        self.before("rename").await;
         self.change(self.behind.rename(who, from, to, replace)).await
     }
 
     async fn remove(&self, who: &Principal, path: &StorePath, recursive: bool) -> Result<()> {
+        self.before("remove").await;
         self.change(self.behind.remove(who, path, recursive)).await
     }
 
@@ -330,4 +353,96 @@ async fn a_name_that_is_taken_is_refused_before_anything_happens() {
     assert!(!fs.exists(&who(), &at("/run/ckpt/plan")).await.unwrap());
     let inside = container.finalize(&at("/run/ckpt/logs/plain")).await.unwrap_err();
     assert_eq!(inside.kind(), ErrorKind::InvalidArgument);
+}
+
+/// The plan of a call that ended before it joined anything, as a text of the container.
+async fn left_plan(watched: &Watched, container: &Container, to: &str) -> Bytes {
+    // The plan's two changes.
+    let failing: Arc<dyn FileSystem> = Arc::new(watched.failing(2, false));
+    open(&failing, container.path().as_str()).await.finalize(&at(to)).await.unwrap_err();
+    watched.read_all(&who(), &at("/run/ckpt/plan"), 1 << 20).await.unwrap().into()
+}
+
+/// A writer looked for a plan right before one was made, and its maker crashed then.
+#[tokio::test]
+async fn a_writer_that_came_before_the_plan_loses_nothing_to_a_resumed_call() {
+    for joinable in [true, false] {
+        let watched = Watched::new(true);
+        let sound: Arc<dyn FileSystem> = Arc::new(watched.failing(u64::MAX, false));
+        let container = create(&sound).await;
+        let mut whole = segments(&container, &[0, 1]).await;
+        let plan = left_plan(&watched, &container, "/run/plain").await;
+        sound.remove(&who(), &at("/run/ckpt/plan"), false).await.unwrap();
+        let mut early = container.writer(2);
+        let offset = if joinable { 2_000 } else { 1_995 };
+        early.write_at(offset, Bytes::from_static(b"early bytes")).await.unwrap();
+        early.sync().await.unwrap();
+        whole.truncate(offset as usize);
+        whole.extend_from_slice(b"early bytes");
+        sound.write_all(&who(), &at("/run/ckpt/plan"), &CreateOptions::default(), plan).await.unwrap();
+
+        let error = container.finalize(&at("/run/plain")).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
+        early.close().await.unwrap();
+        container.finalize(&at("/run/plain")).await.unwrap();
+        assert!(content(&sound, "/run/plain").await == whole);
+        assert_eq!(names(&sound, "/run").await, ["plain"]);
+    }
+}
+
+/// It begins after the call has looked at the logs, and has closed when the call looks for writers.
+#[tokio::test]
+async fn a_writer_that_comes_and_goes_during_a_call_loses_nothing() {
+    // Joined logs get a plan by renaming; a copy is created.
+    for (joins, kind) in [(true, "rename"), (false, "create")] {
+        let watched = Watched::new(joins);
+        let sound: Arc<dyn FileSystem> = Arc::new(watched.failing(u64::MAX, false));
+        let container = create(&sound).await;
+        let mut whole = segments(&container, &[0, 1]).await;
+        let of_writer = container.clone();
+        let interrupted: Arc<dyn FileSystem> = Arc::new(watched.interrupted(kind, async move {
+            let mut writer = of_writer.writer(2);
+            writer.write_at(2_000, Bytes::from_static(b"meanwhile")).await.unwrap();
+            writer.close().await.unwrap();
+        }));
+        whole.extend_from_slice(b"meanwhile");
+        let error = open(&interrupted, "/run/ckpt").await.finalize(&at("/run/plain")).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
+        assert_eq!(names(&sound, "/run").await, ["ckpt"], "no copy is left");
+        container.finalize(&at("/run/plain")).await.unwrap();
+        assert!(content(&sound, "/run/plain").await == whole);
+    }
+}
+
+#[tokio::test]
+async fn of_two_calls_at_once_the_slower_one_harms_nothing() {
+    for in_place in [false, true] {
+        for kind in ["truncate", "rename", "concat", "remove"] {
+            let watched = Watched::new(true);
+            let sound: Arc<dyn FileSystem> = Arc::new(watched.failing(u64::MAX, false));
+            let container = create(&sound).await;
+            // The first log ends with bytes that are dead.
+            let mut first = container.writer(0);
+            first.write_at(0, Bytes::from_static(b"first, and more")).await.unwrap();
+            first.sync().await.unwrap();
+            first.truncate(5).await.unwrap();
+            first.close().await.unwrap();
+            let mut second = container.writer(1);
+            second.write_at(5, Bytes::from_static(b" second")).await.unwrap();
+            second.close().await.unwrap();
+
+            let target = at(if in_place { "/run/ckpt" } else { "/run/plain" });
+            let (other, to) = (container.clone(), target.clone());
+            let other = async move {
+                let done = other.finalize(&to).await;
+                // Its first removal is that of the container, whose bytes have their name by then.
+                assert!(done.is_ok() || kind == "remove", "{kind}: {done:?}");
+            };
+            let slow: Arc<dyn FileSystem> = Arc::new(watched.interrupted(kind, other));
+            // It may fail, but not spoil what the other one has finished.
+            let outcome = open(&slow, "/run/ckpt").await.finalize(&target).await;
+            assert!(content(&sound, target.as_str()).await == b"first second", "{kind}: {outcome:?}");
+            assert_eq!(names(&sound, "/run").await, [target.name()], "{kind}: {outcome:?}");
+        }
+    }
 }
