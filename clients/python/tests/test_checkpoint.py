@@ -15,7 +15,8 @@ RANKS = 4
 
 def library() -> Path:
     target = Path(os.environ.get("CARGO_TARGET_DIR", gateways.REPOSITORY / "target"))
-    built = [target / profile / "libstrait.so" for profile in ("debug", "release")]
+    # Cargo leaves it in `deps` if only tests were built.
+    built = [target / place / "libstrait.so" for place in ("debug", "debug/deps", "release")]
     found = next((path for path in built if path.is_file()), None)
     if found is None:
         gateways.lacks("no libstrait.so: build it (cargo build -p libstrait)")
