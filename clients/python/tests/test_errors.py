@@ -14,9 +14,8 @@ TABLE = Path(__file__).parents[3] / "crates" / "store" / "src" / "error.rs"
 
 
 def test_kinds_are_those_of_the_one_table_of_errors():
-    rows = re.findall(
-        r'^ +(\w+) +(\d+) +(\d+) +\d+ +\d+ +"\w+" +\d+ +(true|false);$', TABLE.read_text(), re.MULTILINE
-    )
+    row = r'^ +(\w+) +(\d+) +(\d+) +\d+ +\d+ +"\w+" +\d+ +(true|false);$'
+    rows = re.findall(row, TABLE.read_text(), re.MULTILINE)
     assert len(rows) == len(ErrorCode._VALUES_TO_NAMES) == len(errors._BY_CODE)
     for kind, errno, code, retry_safe in rows:
         error = errors.from_wire(DfsError(code=int(code), message="m", path="/p"))
