@@ -50,7 +50,7 @@ const TRY_EVERY: Duration = Duration::from_millis(200);
 /// What to mount, and how.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// What mount(8) and df(1) show as the source.
+    /// The source that mount(8) and df(1) show.
     pub source: String,
     /// Let all users of this host use the mount, as themselves. Only with [`Identity::Caller`].
     pub allow_other: bool,

@@ -21,7 +21,7 @@ pub const IN_USE: Duration = Duration::from_secs(5);
 /// How to mount.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// What mount(8) and df(1) show as the source.
+    /// The source that mount(8) and df(1) show.
     pub source: String,
     /// Let all users of this host use the mount.
     pub allow_other: bool,

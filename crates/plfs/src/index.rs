@@ -93,7 +93,7 @@ impl Index {
         self.order + 1
     }
 
-    /// What lies below it ends here.
+    /// Bytes of older indexes count up to here: the shortest length that the file had by a truncation.
     pub(crate) fn lowest_cut(&self) -> u64 {
         self.lowest_cut
     }

@@ -26,7 +26,7 @@ const RETRIES: usize = 5;
 /// The region if none is given: the AWS tools' own.
 const DEFAULT_REGION: &str = "us-east-1";
 
-/// What the flags say; each takes precedence over the environment.
+/// Values of the flags. Each takes precedence over the environment.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// The endpoint of S3, as `--endpoint-url` of the AWS tools.

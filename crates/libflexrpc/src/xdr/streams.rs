@@ -18,7 +18,7 @@ const LAST: u32 = 1 << 31;
 /// Moves bytes for a record stream: `(handle, buffer, length)`, returns the bytes moved.
 type Mover = unsafe extern "C" fn(*mut c_void, *mut c_void, c_int) -> c_int;
 
-/// What isn't memory.
+/// A stream that is no memory buffer.
 pub enum Stream {
     /// `xdr_sizeof`'s.
     Count(u64),
