@@ -77,13 +77,22 @@ fn kind_of(class: &str, message: &str) -> ErrorKind {
     }
 }
 
+/// Part of the namenode's answer if it can choose no datanode for a block
+/// (`BlockManager.chooseTarget4NewBlock`).
+const NO_TARGETS: &str = "could only be written to 0 of the";
+
+/// Whether the namenode could choose no datanode for a block.
+pub(super) fn is_without_targets(error: &Error) -> bool {
+    error.kind() == ErrorKind::Unavailable && error.message().contains(NO_TARGETS)
+}
+
 /// The namenode throws a bare IOException for some wrong requests; only the text distinguishes
 /// them.
 fn kind_by_message(message: &str) -> ErrorKind {
     let invalid = ["Requested replication factor", "Specified block size", "Rename destination "];
     if invalid.iter().any(|start| message.starts_with(start)) {
         ErrorKind::InvalidArgument
-    } else if message.contains("could only be written to 0 of the") {
+    } else if message.contains(NO_TARGETS) {
         // No datanode has room, or there is none: both may be temporary.
         ErrorKind::Unavailable
     } else {

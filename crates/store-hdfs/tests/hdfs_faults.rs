@@ -109,6 +109,21 @@ async fn an_open_reader_survives_a_restart_of_its_only_datanode() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_new_block_waits_for_the_only_datanode() {
+    let mut hdfs = MiniHdfs::start_own(&Options::default()).unwrap();
+    let store = HdfsStore::connect(hdfs.uri()).await.unwrap();
+    let file = path("/f");
+    hdfs.stop_datanode(0);
+    let writing = {
+        let (store, file) = (store.clone(), file.clone());
+        tokio::spawn(async move { write(&store, &file, b"content").await })
+    };
+    tokio::task::block_in_place(|| hdfs.restart_datanode(0)).unwrap();
+    writing.await.unwrap();
+    assert_eq!(store.read_all(&superuser(), &file, 100).await.unwrap(), b"content");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn in_safe_mode_not_all_is_known() {
     let hdfs = MiniHdfs::start_own(&Options::default()).unwrap();
     let store = HdfsStore::connect(hdfs.uri()).await.unwrap();

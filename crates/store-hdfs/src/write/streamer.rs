@@ -2,6 +2,8 @@
 //! as Java's `DataStreamer` does.
 
 use super::super::datanode::Datanodes;
+use super::super::errors::is_without_targets;
+use super::super::retry::Backoff;
 use super::super::wire::ExtendedBlock;
 use super::holder::OpenFile;
 use super::line::Line;
@@ -24,6 +26,9 @@ const RESTART_PAUSE: Duration = Duration::from_secs(4);
 /// Time for which a datanode that failed gets no new block of this file
 /// (`dfs.client.write.exclude.nodes.cache.expiry.interval.millis`).
 const EXCLUSION: Duration = Duration::from_secs(600);
+/// Time for which a new block waits for datanodes that failed, if the namenode can choose no other. A
+/// datanode restarts in seconds; a store without room should be reported soon.
+const TARGET_PATIENCE: Duration = Duration::from_secs(20);
 
 /// Streams one file.
 pub struct Streamer {
@@ -97,13 +102,24 @@ impl Streamer {
         Ok(())
     }
 
-    /// A new block and its pipeline. Leaves out datanodes that fail at it.
+    /// A new block and its pipeline. Leaves out datanodes that fail at it, unless there is no other.
     async fn begin(&mut self) -> Result<(Work, Pipeline)> {
-        let mut tries = 0;
+        let (mut tries, mut some_failed) = (0, false);
+        let mut backoff = Backoff::within(TARGET_PATIENCE);
         loop {
             self.excluded.retain(|(_, since)| since.elapsed() < EXCLUSION);
+            some_failed |= !self.excluded.is_empty();
             let excluded = self.excluded.iter().map(|(target, _)| target.clone()).collect();
-            let located = self.file.add_block(self.previous.clone(), excluded).await?;
+            let located = match self.file.add_block(self.previous.clone(), excluded).await {
+                Ok(located) => located,
+                Err(error) if some_failed && is_without_targets(&error) && backoff.pause().await => {
+                    self.excluded.clear();
+                    // From here on time limits the tries.
+                    tries = 0;
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
             let nodes = nodes_of(&located);
             let writing = Writing { block: located.block, token: located.token, nodes, sent: 0 };
             match self.open(&writing, Stage::Create, 0).await {
