@@ -23,6 +23,9 @@ use crate::pattern::{Change, MAX_LENGTH, Pattern};
 pub const MAX_PAYLOAD: usize = 1 << 20;
 /// Most bytes of a block.
 pub const MAX_BLOCK_BYTES: usize = BLOCK_BYTES + MAX_PAYLOAD + CRC_BYTES;
+/// The last epoch that a block or a mark may have. No writer gets so far, and the next one is still a
+/// number.
+pub(crate) const MAX_EPOCH: u64 = u64::MAX / 2;
 const HEAD_MAGIC: &[u8; 8] = b"PLFSINDX";
 const BLOCK_MAGIC: &[u8; 4] = b"PLFB";
 const VERSION: u16 = 1;
@@ -336,7 +339,7 @@ fn block(rest: &[u8], damaged: Damage) -> Result<Option<(Block, usize)>, Damage>
         Change::Truncate(_) => Some(sum),
     });
     let within = block.data_begin.checked_add(block.data_length).is_some_and(|end| end <= MAX_LENGTH);
-    if written != Some(block.data_length) || !within {
+    if written != Some(block.data_length) || !within || block.epoch > MAX_EPOCH {
         return Err(damaged);
     }
     Ok(Some((block, end)))

@@ -1,6 +1,6 @@
 //! A logical file: its container, made, found, measured and removed.
 
-use crate::block::ContainerId;
+use crate::block::{ContainerId, MAX_EPOCH};
 use crate::layout::{Layout, LogName};
 use crate::reader::Reader;
 use crate::writer::Writer;
@@ -197,6 +197,10 @@ impl Container {
         let mut last = 0;
         while let Some(entry) = entries.next().await {
             last = last.max(entry?.name().parse().unwrap_or(0));
+        }
+        if last > MAX_EPOCH {
+            let message = format!("the mark of epoch {last} is damaged, since no writer gets so far");
+            return Err(Error::new(ErrorKind::Corrupt, message).at("read", self.layout.epoch(last)?));
         }
         Ok(last)
     }

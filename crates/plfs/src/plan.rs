@@ -18,6 +18,7 @@
 
 use crate::container::{Container, hidden_name, random};
 use crate::layout::LogName;
+use crate::pattern::MAX_LENGTH;
 use crate::view::Listed;
 use bytes::Bytes;
 use std::fmt::Write;
@@ -103,7 +104,7 @@ impl Plan {
         };
         let logs: Vec<(LogName, u64)> = lines.map(log).collect::<Option<_>>()?;
         let whole = logs.iter().try_fold(0_u64, |sum, (_, length)| sum.checked_add(*length));
-        (!logs.is_empty() && whole.is_some()).then_some(Self { target, logs })
+        (!logs.is_empty() && whole.is_some_and(|whole| whole <= MAX_LENGTH)).then_some(Self { target, logs })
     }
 }
 
@@ -205,6 +206,9 @@ mod tests {
             damaged[at] ^= 1;
             assert!(Plan::decode(&damaged).is_err(), "byte {at}");
         }
+        let longest = |bytes| Plan { logs: vec![(log(3), MAX_LENGTH), (log(1), bytes)], ..plan.clone() };
+        assert!(Plan::decode(longest(0).encode().as_bytes()).is_ok());
+        assert!(Plan::decode(longest(1).encode().as_bytes()).is_err(), "longer than any file");
         assert_eq!(Plan::decode(b"strait-plfs-plan 2\n").unwrap_err().kind(), ErrorKind::Unsupported);
     }
 }

@@ -9,7 +9,7 @@
 //! Only the directory is kept in memory: 40 bytes for a thousand entries. Numbers in pages and directory
 //! are variable-length integers. An entry's numbers are relative to the entry before.
 
-use crate::block::{ContainerId, Position, array, is_sealed, put, seal, take, u16_at, u32_at};
+use crate::block::{ContainerId, MAX_EPOCH, Position, array, is_sealed, put, seal, take, u16_at, u32_at};
 use crate::index::{Comb, Extent, Source};
 use crate::layout::LogName;
 use crate::pattern::{MAX_LENGTH, Pattern};
@@ -27,7 +27,10 @@ const MAX_PAGE_BYTES: u64 = (PAGE_ENTRIES * 80) as u64;
 /// Most bytes of a directory: a billion entries.
 const MAX_DIRECTORY_BYTES: u64 = 64 << 20;
 
-/// What a table says of the whole.
+/// The last order that a table may tell, from which newer changes are counted on.
+const MAX_ORDER: u64 = u64::MAX / 2;
+
+/// A table's statements about the whole index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Meta {
     pub container: ContainerId,
@@ -341,7 +344,8 @@ fn parse_directory(mut from: &[u8], pages_end: u64) -> Option<(Meta, Vec<Page>, 
     let [extents, combs] = sections;
     let apart = extents.windows(2).all(|two| two[0].end <= two[1].start);
     let meta = Meta { container, through, length, next_order, logs };
-    (from.is_empty() && apart && length <= MAX_LENGTH).then_some((meta, extents, combs))
+    let counted = through <= MAX_EPOCH && next_order <= MAX_ORDER;
+    (from.is_empty() && apart && counted && length <= MAX_LENGTH).then_some((meta, extents, combs))
 }
 
 fn parse_extents(mut from: &[u8], page: Page, logs: usize) -> Option<Vec<(u64, Extent)>> {
@@ -382,4 +386,22 @@ fn parse_combs(mut from: &[u8], page: Page, logs: usize) -> Option<Vec<Comb>> {
         entries.push(Comb { pattern, source: Source { log, offset }, order, limit });
     }
     from.is_empty().then_some(entries)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_whose_counters_would_overflow_is_damaged() {
+        let directory = |through: u64, next_order: u64| {
+            let mut bytes = vec![7; 16];
+            // The file's length, then neither logs nor pages.
+            [through, 0, next_order, 0, 0, 0].into_iter().for_each(|number| put(&mut bytes, number));
+            parse_directory(&bytes, 0)
+        };
+        assert!(directory(1, 1).is_some());
+        assert!(directory(1, u64::MAX).is_none());
+        assert!(directory(u64::MAX, 1).is_none());
+    }
 }

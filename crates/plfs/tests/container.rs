@@ -4,7 +4,9 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use std::sync::Arc;
 use strait_plfs::{Container, Options};
-use strait_store::{ErrorKind, FileStore, FileSystem, FileSystemExt, MemoryStore, Principal, StorePath};
+use strait_store::{
+    CreateOptions, ErrorKind, FileStore, FileSystem, FileSystemExt, MemoryStore, Principal, StorePath,
+};
 
 struct Scene {
     fs: Arc<dyn FileSystem>,
@@ -50,6 +52,16 @@ impl Scene {
 
 fn bytes(text: &'static str) -> Bytes {
     Bytes::from_static(text.as_bytes())
+}
+
+#[tokio::test]
+async fn an_epoch_mark_without_a_successor_is_an_error_that_names_it() {
+    let scene = Scene::in_memory();
+    let container = scene.create().await;
+    let mark = scene.path.join("epochs").unwrap().join(&u64::MAX.to_string()).unwrap();
+    scene.fs.write_all(&scene.who, &mark, &CreateOptions::default(), Bytes::new()).await.unwrap();
+    let error = container.writer(0).write_at(0, bytes("text")).await.unwrap_err();
+    assert_eq!((error.kind(), error.path()), (ErrorKind::Corrupt, mark.as_str()));
 }
 
 #[tokio::test]
