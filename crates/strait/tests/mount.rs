@@ -281,10 +281,9 @@ fn a_store_that_stays_away_times_out_and_a_killed_mount_is_replaced() {
     fs::write(gateway.data().join("f"), "text").unwrap();
     let claim = "a store that is away";
     let uri = gateway.uri("/");
-    let Some(mut mounted) = Mounted::of(claim, &uri, &["--soft", "2"]) else { return };
+    let Some(mut mounted) = Mounted::of(claim, &uri, &["--soft", "2", "--attr-cache", "0"]) else { return };
     assert_eq!(fs::read_to_string(mounted.path("f")).unwrap(), "text");
     gateway.process.kill();
-    std::thread::sleep(Duration::from_millis(1_200)); // the attributes' lifetime
     let error = fs::read_to_string(mounted.path("f")).unwrap_err();
     assert!([110, 113].contains(&error.raw_os_error().unwrap()), "{error}");
     mounted.process.kill();
