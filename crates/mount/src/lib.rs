@@ -47,7 +47,7 @@ const THREADS: usize = 2;
 /// Pause between attempts to unmount a directory in use.
 const TRY_EVERY: Duration = Duration::from_millis(200);
 
-/// What to mount, and how.
+/// How a store is mounted.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// The source that mount(8) and df(1) show.

@@ -10,7 +10,7 @@ use strait_store::{Result, StorePath};
 /// The number of the mount's own directory (FUSE_ROOT_ID).
 pub const ROOT: u64 = 1;
 
-/// What tells whether the bytes in the kernel's cache are still the file's.
+/// A file's state at an opening. While it stays the same, the bytes in the kernel's cache are valid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Version {
     /// Last modification, in milliseconds since 1970.

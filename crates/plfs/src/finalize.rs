@@ -199,7 +199,7 @@ impl Container {
             _ => file.clone(),
         };
         if let Err(error) = self.fs.rename(&self.who, &file, to, false).await {
-            // What had the name gets it back, so that a repeated call finds it.
+            // The container gets its name back, so that a repeated call finds it.
             let _ = self.fs.rename(&self.who, &aside, to, false).await;
             return Err(named(error));
         }

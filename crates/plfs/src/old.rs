@@ -41,7 +41,7 @@ const MOST_FILES: usize = 256;
 /// Bytes of the file whose pieces are in memory at once.
 const WINDOW: u64 = 64 << 20;
 
-/// What an import or export did.
+/// The outcome of an import or export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Converted {
     /// The file's length.

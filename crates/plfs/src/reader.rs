@@ -87,7 +87,7 @@ impl Reader {
         self.logs.get(log as usize).map_or(0, |log| log.name.rank)
     }
 
-    /// Which writer's bytes are visible in `range`, in order and without gaps. Nothing past the
+    /// The writers whose bytes are visible in `range`, in order and without gaps. Nothing past the
     /// file's end. Takes memory for each write in the range.
     pub async fn written_by(&self, range: Range<u64>) -> Result<Vec<Extent>> {
         let extent = |piece: Piece| {
