@@ -12,10 +12,15 @@ use crate::plain::Access;
 use bytes::Bytes;
 use std::sync::Arc;
 use strait_plfs::{Container, Reader, Writer};
+use strait_store::budget::Reserved;
 use strait_store::{Error, ErrorKind, MAX_CHUNK_BYTES, Result, StorePath, fail};
 
 /// Bytes that are written before they are published, 32 MiB: a publication costs some round trips.
 const MOST_BYTES: usize = 32 << 20;
+/// Of them, a file has 1 MiB, the largest write of the kernel, without asking the mount's memory for
+/// written bytes. It asks for the others in steps of 4 MiB. Without another step, it publishes.
+const OWN_BYTES: usize = 1 << 20;
+const STEP: usize = 4 << 20;
 /// Writes before a publication: each takes memory, too.
 const MOST_RUNS: usize = 65_536;
 
@@ -34,6 +39,8 @@ pub struct State {
     container: Container,
     writer: Option<Writer>,
     overlay: Overlay,
+    /// A step each.
+    memory: Vec<Reserved>,
     /// Of what was published; None if that is to be read again.
     base: Option<Arc<Reader>>,
     length: u64,
@@ -42,8 +49,8 @@ pub struct State {
 impl Logical {
     /// A file in a container.
     pub fn new(access: Access, container: Container) -> Self {
-        let state =
-            State { access, container, writer: None, overlay: Overlay::default(), base: None, length: 0 };
+        let (overlay, memory) = (Overlay::default(), Vec::new());
+        let state = State { access, container, writer: None, overlay, memory, base: None, length: 0 };
         Self { state: Arc::new(tokio::sync::Mutex::new(state)) }
     }
 
@@ -81,6 +88,10 @@ impl Logical {
         let Some(end) = offset.checked_add(data.len() as u64) else {
             return fail(ErrorKind::InvalidArgument, "beyond the longest file");
         };
+        // A failed publication leaves its bytes here. They must not grow under a program that ignores errors.
+        if state.is_full() {
+            state.sync().await?;
+        }
         // First, so that another writer writes these bytes, too.
         state.overlay.write(offset, data.clone());
         let written = match &mut state.writer {
@@ -91,10 +102,7 @@ impl Logical {
             state.again(error).await?;
         }
         state.length = state.length.max(end);
-        if state.overlay.bytes() >= MOST_BYTES || state.overlay.len() >= MOST_RUNS {
-            return state.sync().await;
-        }
-        Ok(())
+        if state.is_full() { state.sync().await } else { Ok(()) }
     }
 
     /// The length, with all bytes written here.
@@ -127,8 +135,7 @@ impl Logical {
             state.again(error).await?;
             tries += 1;
         }
-        state.overlay.clear();
-        state.base = None;
+        state.published();
         state.length = length;
         Ok(())
     }
@@ -186,9 +193,27 @@ impl State {
             self.again(error).await?;
             tries += 1;
         }
-        self.overlay.clear();
-        self.base = None;
+        self.published();
         Ok(())
+    }
+
+    /// No bytes are here alone any more.
+    fn published(&mut self) {
+        self.overlay.clear();
+        self.memory.clear();
+        self.base = None;
+    }
+
+    /// Whether written bytes must be published before there are more of them.
+    fn is_full(&mut self) -> bool {
+        let bytes = self.overlay.bytes();
+        while bytes >= OWN_BYTES + self.memory.len() * STEP && bytes < MOST_BYTES {
+            match self.access.memory.share(&self.access.who.user).reserve(STEP as u64) {
+                Some(step) => self.memory.push(step),
+                None => return true,
+            }
+        }
+        bytes >= MOST_BYTES || self.overlay.len() >= MOST_RUNS
     }
 
     /// Publishes what was written here, and ends the writer.
@@ -200,8 +225,9 @@ impl State {
         }
     }
 
-    /// The file has another path from now on. It must be closed.
+    /// The file has another path from now on. Bytes of a writer that isn't closed go to a new one.
     pub async fn moved(&mut self, path: &StorePath) -> Result<()> {
+        self.writer = None;
         self.container = Container::open(self.access.store.clone(), &self.access.who, path).await?;
         self.base = None;
         Ok(())
@@ -216,5 +242,68 @@ impl State {
         }
         tracing::info!(%error, path = %self.container.path(), "a writer failed; going on with another");
         self.begin().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::patience::Patience;
+    use std::time::Duration;
+    use strait_store::budget::Pool;
+    use strait_store::{FileSystem, MemoryStore, Principal};
+
+    const MIB: usize = 1 << 20;
+
+    async fn file(store: &MemoryStore, path: &str, memory: &Arc<Pool>) -> Logical {
+        let who = Principal::new("ada");
+        let store: Arc<dyn FileSystem> = Arc::new(store.clone());
+        let path = StorePath::parse(path).unwrap();
+        let options = strait_plfs::Options::default();
+        let container = Container::create(store.clone(), &who, &path, &options).await.unwrap();
+        let (capabilities, patience) = (store.capabilities(), Patience::Soft(Duration::from_millis(1)));
+        Logical::new(Access { store, capabilities, who, patience, memory: memory.clone() }, container)
+    }
+
+    async fn unpublished(files: &[Logical]) -> usize {
+        let mut bytes = 0;
+        for file in files {
+            bytes += file.lock().await.overlay.bytes();
+        }
+        bytes
+    }
+
+    #[tokio::test]
+    async fn files_keep_no_more_unpublished_bytes_than_the_mount_has_memory_for() {
+        let (store, memory) = (MemoryStore::new("ada"), Pool::new(16 * MIB as u64));
+        let mut files = Vec::new();
+        for name in ["/a", "/b", "/c", "/d"] {
+            files.push(file(&store, name, &memory).await);
+        }
+        for _ in 0..8 {
+            for file in &files {
+                file.write(None, Bytes::from(vec![7; MIB])).await.unwrap();
+                let kept = unpublished(&files).await;
+                assert!(kept <= 12 * MIB, "{kept} bytes: half of the memory, and 1 MiB of each file");
+            }
+        }
+        for file in &files {
+            assert_eq!(file.length().await.unwrap(), 8 * MIB as u64);
+        }
+    }
+
+    #[tokio::test]
+    async fn writes_that_fail_one_after_the_other_take_no_more_memory() {
+        let (store, memory) = (MemoryStore::new("ada"), Pool::new(1 << 30));
+        let file = file(&store, "/f", &memory).await;
+        file.write(Some(0), Bytes::from(vec![7; MIB])).await.unwrap();
+        store.remove(&Principal::new("ada"), &StorePath::parse("/f").unwrap(), true).await.unwrap();
+        let mut failures = 0;
+        for at in 1..100 {
+            let written = file.write(Some(at * MIB as u64), Bytes::from(vec![7; MIB])).await;
+            failures += usize::from(written.is_err());
+        }
+        assert!(failures > 60, "{failures}");
+        assert!(file.lock().await.overlay.bytes() <= MOST_BYTES);
     }
 }
