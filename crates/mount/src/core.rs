@@ -2,6 +2,8 @@
 
 mod files;
 mod renaming;
+#[cfg(test)]
+mod tests;
 
 use crate::listing::Listing;
 use crate::logical::{Logical, State};
@@ -581,8 +583,9 @@ impl Core {
         handle.inspect_err(|_| lock(&self.nodes).use_less(node))
     }
 
-    /// Passes the entries from `offset` on to `add` until it is full: next entry's offset, name, and
-    /// attributes. Attributes are known to the kernel then, unless it was full.
+    /// Passes the entries from `offset` on to `add` until it is full: next entry's offset, name,
+    /// attributes, and how long the kernel may use them. Attributes are known to the kernel then, unless
+    /// it was full.
     pub async fn readdir(
         &self,
         caller: Caller,
@@ -600,11 +603,17 @@ impl Core {
         while let Some((next, entry)) = listing.next().await? {
             let Ok(path) = StorePath::parse(&entry.path) else { continue };
             let bytes = decoded(path.name()).into_owned();
-            // An entry may go, or change, while it is listed.
-            let Ok((status, _)) = self.seen(&who, &path, entry).await else { continue };
+            let (status, lifetime) = match self.seen(&who, &path, entry.clone()).await {
+                Ok((status, _)) => (status, self.lifetime()),
+                // An entry may go while it is listed.
+                Err(Fault(errno)) if errno == ErrorKind::NotFound.row().errno => continue,
+                // Without the entry, a backup would leave the file out and succeed. A program that looks
+                // at it gets the error.
+                Err(_) => (FileStatus { file_type: FileType::File, length: 0, ..entry }, Duration::ZERO),
+            };
             let known = lock(&self.nodes).looked_up(node, path.name());
             let attributes = self.attributes(known, status).await;
-            if add(next, OsStr::from_bytes(&bytes), &attributes) {
+            if add(next, OsStr::from_bytes(&bytes), &attributes, lifetime) {
                 lock(&self.nodes).forget(known, 1);
                 listing.back();
                 return Ok(());

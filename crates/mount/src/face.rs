@@ -364,7 +364,7 @@ impl Filesystem for Face {
         let caller = caller(request);
         self.spawn(|core| async move {
             let mut known = Vec::new();
-            let listed = core.readdir(caller, handle.0, offset, |next, name, attributes| {
+            let listed = core.readdir(caller, handle.0, offset, |next, name, attributes, _| {
                 let full = reply.add(INodeNo(attributes.node), next, attr(attributes).kind, name);
                 if !full {
                     known.push(attributes.node);
@@ -391,8 +391,7 @@ impl Filesystem for Face {
     ) {
         let caller = caller(request);
         self.spawn(|core| async move {
-            let lifetime = core.lifetime();
-            let listed = core.readdir(caller, handle.0, offset, |next, name, attributes| {
+            let listed = core.readdir(caller, handle.0, offset, |next, name, attributes, lifetime| {
                 reply.add(INodeNo(attributes.node), next, name, &lifetime, &attr(attributes), GENERATION)
             });
             match listed.await {

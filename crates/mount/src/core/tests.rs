@@ -1,0 +1,105 @@
+//! The mount without FUSE, over a store in memory that other hosts change, too.
+
+use super::*;
+use crate::nodes::ROOT;
+use bytes::Bytes;
+use futures::FutureExt;
+use strait_store::{CreateOptions, FileSystemExt, MemoryStore};
+
+const CALLER: Caller = Caller { uid: 0, gid: 0 };
+
+struct Scene {
+    store: MemoryStore,
+    who: Principal,
+    core: Core,
+}
+
+impl Scene {
+    fn new() -> Self {
+        Self::of(MemoryStore::new("ada"))
+    }
+
+    /// A mount of this store.
+    fn of(store: MemoryStore) -> Self {
+        let who = Principal::new("ada");
+        let settings = Settings {
+            identity: Identity::One(who.clone()),
+            patience: Patience::Soft(Duration::from_secs(10)),
+            lifetime: Duration::from_secs(1),
+            logical: vec![Pattern::new("*.ckpt").unwrap()],
+            read_only: false,
+        };
+        let core = Core::new(Arc::new(store.clone()), StorePath::root(), settings);
+        Self { store, who, core }
+    }
+
+    fn path(name: &str) -> StorePath {
+        StorePath::parse(&format!("/{name}")).unwrap()
+    }
+
+    /// A file by another host.
+    async fn put(&self, name: &str, text: &'static str) {
+        let options = CreateOptions { overwrite: true, ..CreateOptions::default() };
+        self.store.write_all(&self.who, &Self::path(name), &options, Bytes::from(text)).await.unwrap();
+    }
+
+    async fn text(&self, name: &str) -> String {
+        let bytes = self.store.read_all(&self.who, &Self::path(name), 1 << 20).await.unwrap();
+        String::from_utf8(bytes.to_vec()).unwrap()
+    }
+
+    async fn create(&self, name: &str) -> u64 {
+        let created = self.core.create(CALLER, ROOT, OsStr::new(name), 0o644, O_WRONLY).await;
+        created.unwrap().1.handle
+    }
+
+    async fn open(&self, name: &str, flags: i32) -> u64 {
+        let node = self.core.lookup(CALLER, ROOT, OsStr::new(name)).await.unwrap().node;
+        self.core.open(CALLER, node, flags).await.unwrap().handle
+    }
+
+    async fn write(&self, handle: u64, at: u64, text: &'static str) -> Answer<()> {
+        self.core.write(handle, at, Bytes::from(text)).await
+    }
+
+    async fn names(&self) -> Vec<String> {
+        let directory = self.core.opendir(CALLER, ROOT).await.unwrap();
+        let mut names = Vec::new();
+        let add = |_: u64, name: &OsStr, _: &Attributes, _: Duration| {
+            names.push(name.to_str().unwrap().to_owned());
+            false
+        };
+        self.core.readdir(CALLER, directory, 0, add).await.unwrap();
+        names
+    }
+
+    /// Runs a request while the file is being renamed, as a log is rotated: another host then makes a
+    /// file of the old name.
+    async fn while_rotated<T>(&self, handle: u64, request: impl Future<Output = T>) -> T {
+        let (file, _) = self.core.file(handle).unwrap();
+        let Body::Plain(plain) = &file.body else { unreachable!("a plain file") };
+        let held = plain.lock().await;
+        let mut request = Box::pin(request);
+        assert!(request.as_mut().now_or_never().is_none(), "it waits for the rename");
+        let (from, to) = (Self::path("log"), Self::path("log.1"));
+        self.store.rename(&self.who, &from, &to, false).await.unwrap();
+        lock(&self.core.nodes).rename((ROOT, "log"), (ROOT, "log.1"));
+        plain.forget_reader();
+        self.put("log", "another").await;
+        drop(held);
+        request.await
+    }
+}
+
+#[tokio::test]
+async fn a_listing_shows_files_that_are_damaged() {
+    let scene = Scene::new();
+    scene.create("whole.ckpt").await;
+    scene.create("damaged.ckpt").await;
+    scene.put("damaged.ckpt/.plfs", "no mark").await;
+    let mut names = scene.names().await;
+    names.sort_unstable();
+    assert_eq!(names, ["damaged.ckpt", "whole.ckpt"]);
+    let error = scene.core.lookup(CALLER, ROOT, OsStr::new("damaged.ckpt")).await.unwrap_err();
+    assert_eq!(error, Fault(ErrorKind::Corrupt.row().errno));
+}
