@@ -42,10 +42,11 @@ const O_ACCMODE: i32 = 3;
 const O_RDONLY: i32 = 0;
 const O_WRONLY: i32 = 1;
 const O_EXCL: i32 = 0o200;
+const O_TRUNC: i32 = 0o1000;
 const O_APPEND: i32 = 0o2000;
 
-/// Open files and listings at most: each takes up to 17 MiB while it is written, and a store's own
-/// limits come before that.
+/// Open files and listings at most. A file that is being written takes up to 1 MiB, and more only from
+/// [`WRITE_MEMORY`]. A store's own limits come before that.
 const MOST_HANDLES: usize = 65_536;
 /// Memory for written bytes of all files; files beyond it are flushed at each write.
 const WRITE_MEMORY: u64 = 256 << 20;

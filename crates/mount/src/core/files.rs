@@ -2,7 +2,8 @@
 
 use super::{
     Answer, Attributes, Body, Caller, Core, EACCES, EBADF, EEXIST, EISDIR, ENFILE, EPERM, Fault, File,
-    HIDDEN, Handle, MOST_HANDLES, O_ACCMODE, O_APPEND, O_EXCL, O_RDONLY, O_WRONLY, Opened, decoded, lock,
+    HIDDEN, Handle, MOST_HANDLES, O_ACCMODE, O_APPEND, O_EXCL, O_RDONLY, O_TRUNC, O_WRONLY, Opened, decoded,
+    lock,
 };
 use crate::logical::Logical;
 use crate::nodes::Version;
@@ -150,9 +151,8 @@ impl Core {
             && flags & O_EXCL == 0
         {
             let attributes = self.lookup(caller, parent, OsStr::from_bytes(&decoded(&name))).await?;
-            let opened = self.open(caller, attributes.node, flags).await;
-            let opened = opened.inspect_err(|_| self.forget(attributes.node, 1))?;
-            return Ok((attributes, opened));
+            let opened = self.open_made(caller, attributes.node, flags).await;
+            return opened.inspect_err(|_| self.forget(attributes.node, 1));
         }
         let body = made?;
         let status = self.status(&who, &path).await?.0;
@@ -161,6 +161,25 @@ impl Core {
         let (handle, _) = self.opened(File { body, node, who }, flags)?;
         let attributes = self.attributes(node, status).await;
         Ok((attributes, Opened { handle, direct, cached: false }))
+    }
+
+    /// Opens a file that another program made after the kernel had looked for it. The kernel takes it
+    /// for new, and so doesn't empty it by itself.
+    async fn open_made(&self, caller: Caller, node: u64, flags: i32) -> Answer<(Attributes, Opened)> {
+        let opened = self.open(caller, node, flags).await?;
+        let emptied = async {
+            if flags & O_TRUNC != 0 {
+                self.truncate(&self.who(caller), node, Some(opened.handle), &self.path(node)?, 0).await?;
+            }
+            self.getattr(caller, node).await
+        };
+        match emptied.await {
+            Ok(attributes) => Ok((attributes, opened)),
+            Err(fault) => {
+                self.release(opened.handle).await;
+                Err(fault)
+            }
+        }
     }
 
     /// Makes a file that nobody has open yet.

@@ -92,6 +92,26 @@ impl Scene {
 }
 
 #[tokio::test]
+async fn a_file_that_another_host_just_made_is_emptied_if_the_program_asks() {
+    let scene = Scene::new();
+    let other = Scene::of(scene.store.clone());
+    for name in ["plain", "l.ckpt"] {
+        let theirs = other.create(name).await;
+        other.write(theirs, 0, "their longer text").await.unwrap();
+        other.core.release(theirs).await;
+        // The kernel has looked before that, and found nothing.
+        let flags = O_WRONLY | O_TRUNC;
+        let created = scene.core.create(CALLER, ROOT, OsStr::new(name), 0o644, flags).await;
+        let (attributes, opened) = created.unwrap();
+        assert_eq!(attributes.status.length, 0, "{name}");
+        scene.write(opened.handle, 0, "ours").await.unwrap();
+        scene.core.release(opened.handle).await;
+        let handle = other.open(name, O_RDONLY).await;
+        assert_eq!(&other.core.read(handle, 0, 100).await.unwrap()[..], b"ours", "{name}");
+    }
+}
+
+#[tokio::test]
 async fn a_listing_shows_files_that_are_damaged() {
     let scene = Scene::new();
     scene.create("whole.ckpt").await;
