@@ -336,7 +336,8 @@ impl Writing {
         outcome.map_err(|error| self.give_up(error))?;
         // Without memory for copies, each write is flushed.
         if self.copied >= WINDOW || self.memory.is_none() {
-            self.settle_pushed(path, Level::Flushed).await?;
+            let settled = self.settle_pushed(path, Level::Flushed).await;
+            settled.map_err(|error| self.give_up(error))?;
         }
         Ok(())
     }
@@ -412,6 +413,11 @@ impl Writing {
         self.memory = None;
         self.failed = Some(error.again());
         error
+    }
+
+    /// Whether written bytes were lost.
+    pub fn has_failed(&self) -> bool {
+        self.failed.is_some()
     }
 
     fn check_usable(&self) -> Result<()> {

@@ -150,11 +150,12 @@ impl Core {
         replace: bool,
     ) -> Answer<()> {
         let join = |(parent, name): (u64, &str)| -> Answer<StorePath> { Ok(self.path(parent)?.join(name)?) };
-        let (from_path, to_path) = (join(from)?, join(to)?);
+        let removes = to.1.starts_with(HIDDEN);
         let held = match node {
-            Some(node) => self.hold(node).await?,
+            Some(node) => self.hold(node, removes).await?,
             None => Vec::new(),
         };
+        let (from_path, to_path) = (join(from)?, join(to)?);
         let rename = || self.store.rename(who, &from_path, &to_path, replace);
         self.settings.patience.with(rename).await?;
         lock(&self.nodes).rename(from, to);
@@ -171,27 +172,34 @@ impl Core {
         Ok(())
     }
 
-    /// Ends the writers of all open files at a node and beneath it, and locks them.
-    async fn hold(&self, above: u64) -> Answer<Vec<Held>> {
+    /// Ends the writers of all open files at a node and beneath it, and locks them. Bytes that were lost
+    /// keep a file from being renamed, since it may replace a whole one, but not from being removed.
+    async fn hold(&self, above: u64, removes: bool) -> Answer<Vec<Held>> {
         let mut files: Vec<Arc<File>> = lock(&self.files).values().map(|(file, _)| file.clone()).collect();
         {
             let nodes = lock(&self.nodes);
             files.retain(|file| nodes.is_within(file.node, above));
         }
         // One order for all, so that two renames don't wait for each other.
-        files.sort_by_key(|file| file.node);
+        files.sort_by(|a, b| (a.node, &a.who.user).cmp(&(b.node, &b.who.user)));
         let mut held = Vec::with_capacity(files.len());
         for file in files {
-            let path = self.path(file.node)?;
             held.push(match &file.body {
                 Body::Plain(plain) => {
                     let mut guard = plain.lock().await;
-                    guard.settle(&path, Level::Closed).await?;
+                    let settled = guard.settle(&self.path(file.node)?, Level::Closed).await;
+                    if !(removes && guard.has_failed()) {
+                        settled?;
+                    }
                     Held::Plain(guard, file.clone())
                 }
                 Body::Logical(logical) => {
                     let mut guard = logical.lock().await;
-                    guard.close().await?;
+                    match guard.close().await {
+                        // The bytes stay with the open file.
+                        Err(error) if removes => tracing::info!("{error}"),
+                        closed => closed?,
+                    }
                     Held::Logical(guard, file.node)
                 }
             });

@@ -123,3 +123,38 @@ async fn a_listing_shows_files_that_are_damaged() {
     let error = scene.core.lookup(CALLER, ROOT, OsStr::new("damaged.ckpt")).await.unwrap_err();
     assert_eq!(error, Fault(ErrorKind::Corrupt.row().errno));
 }
+
+#[tokio::test]
+async fn a_file_whose_bytes_were_lost_can_be_removed_but_not_put_over_another() {
+    let scene = Scene::new();
+    scene.put("whole", "whole").await;
+    let handle = scene.create("f").await;
+    scene.core.flush(handle).await.unwrap();
+    scene.write(handle, 0, "ours").await.unwrap();
+    let mut other = scene.store.append(&scene.who, &Scene::path("f")).await.unwrap();
+    other.append(Bytes::from("by another")).await.unwrap();
+    other.close().await.unwrap();
+    scene.core.flush(handle).await.unwrap_err();
+    let (from, to) = ((ROOT, OsStr::new("f")), (ROOT, OsStr::new("whole")));
+    scene.core.rename(CALLER, from, to, true).await.unwrap_err();
+    assert_eq!(scene.text("whole").await, "whole");
+    scene.core.unlink(CALLER, ROOT, OsStr::new("f")).await.unwrap();
+    scene.core.release(handle).await;
+    assert_eq!(scene.names().await, ["whole"]);
+}
+
+#[tokio::test]
+async fn after_a_write_that_failed_at_a_flush_the_file_takes_no_others() {
+    let scene = Scene::new();
+    let handle = scene.create("f").await;
+    scene.store.remove(&scene.who, &Scene::path("f"), false).await.unwrap();
+    let piece = Bytes::from(vec![7; 1 << 20]);
+    let mut at = 0;
+    // Until the mount has as many bytes as it keeps between two flushes.
+    while scene.core.write(handle, at, piece.clone()).await.is_ok() {
+        at += 1 << 20;
+        assert!(at < 64 << 20, "no flush");
+    }
+    scene.write(handle, at + (1 << 20), "more").await.unwrap_err();
+    scene.core.flush(handle).await.unwrap_err();
+}
