@@ -1,4 +1,4 @@
-//! What the mount does for each request, without FUSE: paths, attributes, open files.
+//! The mount without FUSE: it answers each request by paths, attributes and open files.
 
 mod files;
 mod renaming;
@@ -10,7 +10,7 @@ use crate::logical::{Logical, State};
 use crate::names::{Names, group_name, user_name};
 use crate::nodes::Nodes;
 use crate::patience::Patience;
-use crate::plain::{Access, Level, Plain, Writing};
+use crate::plain::{Access, Level, Place, Plain, Writing};
 use glob::Pattern;
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -22,7 +22,7 @@ use strait_plfs::Container;
 use strait_store::budget::Pool;
 use strait_store::{
     Error, ErrorKind, FileStatus, FileSystem, FileType, MAX_NAME_BYTES, Principal, StorePath, StoreStatus,
-    encoding,
+    encoding, fail,
 };
 use tokio::sync::OwnedMutexGuard;
 
@@ -189,6 +189,8 @@ pub struct Core {
     settings: Settings,
     names: Names,
     nodes: Mutex<Nodes>,
+    /// Nodes of open files whose names were removed here, and the users that removed them.
+    hidden: Mutex<HashMap<u64, Principal>>,
     /// Open files by node and user, with the number of their handles.
     files: Mutex<HashMap<FileKey, (Arc<File>, usize)>>,
     handles: Mutex<HashMap<u64, Handle>>,
@@ -213,6 +215,7 @@ impl Core {
             root,
             settings,
             names,
+            hidden: Mutex::default(),
             files: Mutex::default(),
             handles: Mutex::default(),
             last_handle: AtomicU64::new(0),
@@ -243,6 +246,14 @@ impl Core {
         }
     }
 
+    /// The path of a file's node, whenever it is asked for.
+    fn place(&self, node: u64) -> impl Place + '_ {
+        move || match lock(&self.nodes).path(node) {
+            Some(path) => path,
+            None => fail(ErrorKind::NotFound, "the open file has lost its name"),
+        }
+    }
+
     fn entry(&self, parent: u64, name: &OsStr) -> Answer<(StorePath, String)> {
         let name = encoding::encode(name.as_bytes()).into_owned();
         if encoding::decode(&name).is_none_or(|bytes| bytes.len() > MAX_NAME_BYTES) {
@@ -254,9 +265,6 @@ impl Core {
 
     /// Whether PLFS keeps files of this path.
     fn is_logical_name(&self, path: &StorePath) -> bool {
-        if path.name().starts_with(HIDDEN) {
-            return true; // whatever it was called before
-        }
         let below = path.as_str().strip_prefix(self.root.as_str()).unwrap_or(path.as_str());
         let below = below.trim_start_matches('/');
         self.settings.logical.iter().any(|pattern| match pattern.as_str().contains('/') {
@@ -265,9 +273,14 @@ impl Core {
         })
     }
 
+    /// Whether a container may have this path. A removed file's name doesn't show the pattern.
+    fn may_be_logical(&self, path: &StorePath) -> bool {
+        path.name().starts_with(HIDDEN) || self.is_logical_name(path)
+    }
+
     /// The container at a directory's path, if PLFS keeps it.
     async fn container(&self, who: &Principal, path: &StorePath) -> Answer<Option<Container>> {
-        if !self.is_logical_name(path) {
+        if !self.may_be_logical(path) {
             return Ok(None);
         }
         let open = || Container::open(self.store.clone(), who, path);
@@ -343,7 +356,7 @@ impl Core {
             uid: self.names.uid(&status.owner),
             gid: self.names.gid(&status.group),
             changed: changed.map_or(modified, |changed| changed.max(modified)),
-            linked: !status.path.rsplit('/').next().is_some_and(|name| name.starts_with(HIDDEN)),
+            linked: !lock(&self.hidden).contains_key(&node),
             status,
         }
     }
@@ -476,14 +489,11 @@ impl Core {
             }
         };
         match &file.body {
-            Body::Plain(plain) => {
-                plain.truncate(path, size).await?;
-                plain.settle(path, Level::Flushed).await?;
-            }
+            Body::Plain(plain) => plain.truncate(self.place(node), size).await?,
             Body::Logical(logical) => logical.truncate(size).await?,
         }
         if !self.open_files(node).iter().any(|open| Arc::ptr_eq(open, &file)) {
-            self.settle_file(&file, path, Level::Closed).await?;
+            self.settle_file(&file, Level::Closed).await?;
         }
         Ok(())
     }
@@ -506,9 +516,9 @@ impl Core {
         }
     }
 
-    async fn settle_file(&self, file: &File, path: &StorePath, level: Level) -> Answer<()> {
+    async fn settle_file(&self, file: &File, level: Level) -> Answer<()> {
         match &file.body {
-            Body::Plain(plain) => plain.settle(path, level).await?,
+            Body::Plain(plain) => plain.settle(self.place(file.node), level).await?,
             Body::Logical(logical) => {
                 let mut state = logical.lock().await;
                 if level == Level::Closed { state.close().await? } else { state.sync().await? }
@@ -520,18 +530,22 @@ impl Core {
     /// Makes `level` true of what was written to a node.
     async fn settle(&self, node: u64, level: Level) -> Answer<()> {
         for file in self.open_files(node) {
-            self.settle_file(&file, &self.path(node)?, level).await?;
+            self.settle_file(&file, level).await?;
         }
         Ok(())
     }
 
-    /// Closes everything that was written, before the mount ends. Failures are logged.
+    /// Closes everything that was written, and removes the removed files that nobody has open, before
+    /// the mount ends. Failures are logged.
     pub async fn settle_all(&self) {
         let files: Vec<Arc<File>> = lock(&self.files).values().map(|(file, _)| file.clone()).collect();
         for file in files {
-            let Ok(path) = self.path(file.node) else { continue };
             // The failure was logged as it became an errno.
-            let _ = self.settle_file(&file, &path, Level::Closed).await;
+            let _ = self.settle_file(&file, Level::Closed).await;
+        }
+        let hidden: Vec<u64> = lock(&self.hidden).keys().copied().collect();
+        for node in hidden {
+            self.remove_hidden(node).await;
         }
     }
 
@@ -592,7 +606,7 @@ impl Core {
         caller: Caller,
         handle: u64,
         offset: u64,
-        mut add: impl FnMut(u64, &OsStr, &Attributes) -> bool + Send,
+        mut add: impl FnMut(u64, &OsStr, &Attributes, Duration) -> bool + Send,
     ) -> Answer<()> {
         let (listing, node) = match lock(&self.handles).get(&handle) {
             Some(Handle::Directory(listing, node)) => (listing.clone(), *node),

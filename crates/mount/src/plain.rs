@@ -50,7 +50,12 @@ pub struct Access {
     pub memory: Arc<Pool>,
 }
 
-/// What must be true of written bytes.
+/// An open file's path of the moment. A file asks for it once it holds its lock: while it waited, a
+/// rename may have given it another one, and a new file may have the old one.
+pub trait Place: Fn() -> Result<StorePath> + Send + Sync {}
+impl<F: Fn() -> Result<StorePath> + Send + Sync> Place for F {}
+
+/// How safe written bytes must be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// Visible to readers.
@@ -131,7 +136,7 @@ impl Plain {
     }
 
     /// Up to `length` bytes from `offset`.
-    pub async fn read(&self, path: &StorePath, offset: u64, length: usize) -> Result<Bytes> {
+    pub async fn read(&self, path: impl Place, offset: u64, length: usize) -> Result<Bytes> {
         let mut recent = None;
         {
             let mut writing = self.writing.lock().await;
@@ -146,7 +151,7 @@ impl Plain {
                     _ => {}
                 }
                 // The rest is for a reader, which sees flushed bytes.
-                writing.settle(path, Level::Flushed).await?;
+                writing.settle(&path()?, Level::Flushed).await?;
                 recent = Some(wanted);
             }
         }
@@ -163,20 +168,21 @@ impl Plain {
             Some(reader) => reader,
             None => {
                 fresh = true;
-                self.reopen(path).await?
+                self.reopen(&path).await?
             }
         };
         loop {
             let read = self.access.patience.with(|| reader.read_at(offset, length)).await;
             match read {
                 Err(error) if !fresh && may_be_reopened(&error) => {
-                    tracing::debug!(%error, %path, "opening the file again");
+                    tracing::debug!(%error, "opening the file again");
                     fresh = true;
                     let before = reader.identity();
-                    reader = self.reopen(path).await?;
+                    reader = self.reopen(&path).await?;
                     if before.is_some() && reader.identity() != before {
-                        return fail(ErrorKind::NotFound, "the file was replaced while it was open")
-                            .map_err(|error: Error| error.at("read", path));
+                        let error =
+                            Error::new(ErrorKind::NotFound, "the file was replaced while it was open");
+                        return Err(error.at("read", path()?));
                     }
                 }
                 read => return read,
@@ -189,9 +195,10 @@ impl Plain {
     }
 
     /// Opens the file for reading, again if it is open.
-    pub async fn reopen(&self, path: &StorePath) -> Result<Arc<dyn FileReader>> {
-        let access = &self.access;
-        let open = || access.store.open(&access.who, path);
+    pub async fn reopen(&self, path: impl Place) -> Result<Arc<dyn FileReader>> {
+        let _held = self.writing.lock().await;
+        let (access, path) = (&self.access, path()?);
+        let open = || access.store.open(&access.who, &path);
         let reader: Arc<dyn FileReader> = access.patience.with(open).await?.into();
         *self.reader.lock().unwrap_or_else(PoisonError::into_inner) = Some(reader.clone());
         Ok(reader)
@@ -203,21 +210,24 @@ impl Plain {
     }
 
     /// Writes at the end, or within the bytes that haven't left this process.
-    pub async fn write(&self, path: &StorePath, at: Option<u64>, data: Bytes) -> Result<()> {
-        self.writing.lock().await.write(path, at, data).await
+    pub async fn write(&self, path: impl Place, at: Option<u64>, data: Bytes) -> Result<()> {
+        let mut writing = self.writing.lock().await;
+        writing.write(&path()?, at, data).await
     }
 
     /// Makes `level` true of all bytes written before.
-    pub async fn settle(&self, path: &StorePath, level: Level) -> Result<()> {
-        self.writing.lock().await.settle(path, level).await
+    pub async fn settle(&self, path: impl Place, level: Level) -> Result<()> {
+        let mut writing = self.writing.lock().await;
+        writing.settle(&path()?, level).await
     }
 
-    /// Sets the file's length.
-    pub async fn truncate(&self, path: &StorePath, length: u64) -> Result<()> {
+    /// Sets the file's length, for readers, too.
+    pub async fn truncate(&self, path: impl Place, length: u64) -> Result<()> {
         let mut writing = self.writing.lock().await;
-        writing.truncate(path, length).await?;
+        let path = path()?;
+        writing.truncate(&path, length).await?;
         self.forget_reader();
-        Ok(())
+        writing.settle(&path, Level::Flushed).await
     }
 }
 

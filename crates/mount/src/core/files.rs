@@ -2,8 +2,7 @@
 
 use super::{
     Answer, Attributes, Body, Caller, Core, EACCES, EBADF, EEXIST, EISDIR, ENFILE, EPERM, Fault, File,
-    HIDDEN, Handle, MOST_HANDLES, O_ACCMODE, O_APPEND, O_EXCL, O_RDONLY, O_TRUNC, O_WRONLY, Opened, decoded,
-    lock,
+    Handle, MOST_HANDLES, O_ACCMODE, O_APPEND, O_EXCL, O_RDONLY, O_TRUNC, O_WRONLY, Opened, decoded, lock,
 };
 use crate::logical::Logical;
 use crate::nodes::Version;
@@ -14,7 +13,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use strait_plfs::Container;
-use strait_store::{CreateOptions, FileStatus, Principal, StorePath};
+use strait_store::{CreateOptions, ErrorKind, FileStatus, Principal, StorePath};
 
 impl Core {
     pub(super) fn add_handle(&self, handle: Handle) -> Answer<u64> {
@@ -54,6 +53,11 @@ impl Core {
                 Err(fault)
             }
         }
+    }
+
+    fn has_one_handle(&self, file: &File) -> bool {
+        let key = (file.node, file.who.user.clone());
+        lock(&self.files).get(&key).is_some_and(|(_, handles)| *handles == 1)
     }
 
     /// One handle less; whether it was the last.
@@ -96,7 +100,7 @@ impl Core {
         let cached = match &file.body {
             Body::Plain(plain) if !writes => {
                 let dirty = plain.written().await.is_some();
-                if !dirty && let Err(error) = plain.reopen(&path).await {
+                if !dirty && let Err(error) = plain.reopen(self.place(node)).await {
                     self.release(handle).await;
                     return Err(error.into());
                 }
@@ -206,7 +210,7 @@ impl Core {
         let (path, _) = self.entry(parent, name)?;
         let body = self.make(&self.who(caller), &path, mode).await?;
         if let Body::Plain(plain) = body {
-            plain.settle(&path, Level::Closed).await?;
+            plain.settle(|| Ok(path.clone()), Level::Closed).await?;
         }
         self.lookup(caller, parent, name).await
     }
@@ -215,7 +219,7 @@ impl Core {
     pub async fn read(&self, handle: u64, offset: u64, length: usize) -> Answer<Bytes> {
         let (file, _) = self.file(handle)?;
         let bytes = match &file.body {
-            Body::Plain(plain) => plain.read(&self.path(file.node)?, offset, length).await?,
+            Body::Plain(plain) => plain.read(self.place(file.node), offset, length).await?,
             Body::Logical(logical) => logical.read(offset, length).await?,
         };
         Ok(bytes)
@@ -227,7 +231,7 @@ impl Core {
         // The kernel's idea of the end may be old.
         let at = (!appends).then_some(offset);
         match &file.body {
-            Body::Plain(plain) => plain.write(&self.path(file.node)?, at, data).await?,
+            Body::Plain(plain) => plain.write(self.place(file.node), at, data).await?,
             Body::Logical(logical) => logical.write(at, data).await?,
         }
         lock(&self.nodes).forget_version(file.node);
@@ -243,9 +247,8 @@ impl Core {
         if !writes {
             return Ok(());
         }
-        let path = self.path(file.node)?;
         match &file.body {
-            Body::Plain(plain) => plain.settle(&path, Level::Closed).await?,
+            Body::Plain(plain) => plain.settle(self.place(file.node), Level::Closed).await?,
             Body::Logical(logical) => logical.lock().await.sync().await?,
         }
         Ok(())
@@ -254,7 +257,7 @@ impl Core {
     /// Puts an open file's bytes on stable storage.
     pub async fn fsync(&self, handle: u64) -> Answer<()> {
         let (file, _) = self.file(handle)?;
-        self.settle_file(&file, &self.path(file.node)?, Level::Synced).await
+        self.settle_file(&file, Level::Synced).await
     }
 
     /// Ends a handle.
@@ -268,21 +271,39 @@ impl Core {
     }
 
     async fn release_file(&self, file: &File) {
-        if self.closed(file)
-            && let Ok(path) = self.path(file.node)
-        {
-            // Errors were reported when its descriptors were closed.
-            let _ = self.settle_file(file, &path, Level::Closed).await;
-            if path.name().starts_with(HIDDEN) && self.open_files(file.node).is_empty() {
-                let logical = matches!(file.body, Body::Logical(_));
-                if let Err(error) = self.store.remove(&file.who, &path, logical).await {
-                    tracing::warn!("{error}; remove it by hand");
-                }
-                if let Some(parent) = self.parent(&path) {
-                    lock(&self.nodes).unlink(parent, path.name());
-                }
-            }
+        // Errors were reported when its descriptors were closed. Before the last handle goes: the mount's
+        // end waits for the files that it finds.
+        if self.has_one_handle(file) {
+            let _ = self.settle_file(file, Level::Closed).await;
+        }
+        if self.closed(file) {
+            let _ = self.settle_file(file, Level::Closed).await; // of two that went at once
+            self.remove_hidden(file.node).await;
         }
         lock(&self.nodes).use_less(file.node);
+    }
+
+    /// Removes a file that was removed while it was open, once it isn't. Such names that another mount
+    /// made are its own: a program there still has the file open.
+    pub(super) async fn remove_hidden(&self, node: u64) {
+        if !self.open_files(node).is_empty() {
+            return;
+        }
+        let Some(who) = lock(&self.hidden).get(&node).cloned() else { return };
+        let Ok(path) = self.path(node) else { return };
+        // An error is logged.
+        if let Ok((_, container)) = self.status(&who, &path).await {
+            match self.store.remove(&who, &path, container.is_some()).await {
+                // The mount's end may remove it, too.
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    tracing::warn!("{error}; remove it by hand");
+                }
+                _ => {}
+            }
+        }
+        lock(&self.hidden).remove(&node);
+        if let Some(parent) = self.parent(&path) {
+            lock(&self.nodes).unlink(parent, path.name());
+        }
     }
 }

@@ -43,6 +43,9 @@ impl Core {
     async fn hide(&self, who: &Principal, parent: u64, name: &str, node: u64) -> Answer<String> {
         let hidden = format!("{HIDDEN}{:016x}", u64::from_le_bytes(random()));
         self.move_node(who, (parent, name), (parent, &hidden), Some(node), false).await?;
+        lock(&self.hidden).insert(node, who.clone());
+        // Its last handle may have been closed before that.
+        self.remove_hidden(node).await;
         Ok(hidden)
     }
 
@@ -84,7 +87,7 @@ impl Core {
             _ => None,
         };
         // No store replaces a container, or by one, in one step.
-        let mixes = self.is_logical_name(&from_path) || self.is_logical_name(&to_path);
+        let mixes = self.may_be_logical(&from_path) || self.may_be_logical(&to_path);
         let renamed = match mixes {
             true => self.replace_logical(&who, from, to, (&from_path, &to_path), node, replace).await,
             false => self.move_node(&who, from, to, node, replace).await,
@@ -107,7 +110,7 @@ impl Core {
         replace: bool,
     ) -> Answer<()> {
         let (source, from_container) = self.status(who, paths.0).await?;
-        if from_container.is_some() && !self.is_logical_name(paths.1) {
+        if from_container.is_some() && !self.may_be_logical(paths.1) {
             return Err(Fault(EXDEV)); // mv(1) copies then: the other name would show a directory
         }
         let target = match self.status(who, paths.1).await {
@@ -159,6 +162,9 @@ impl Core {
         let rename = || self.store.rename(who, &from_path, &to_path, replace);
         self.settings.patience.with(rename).await?;
         lock(&self.nodes).rename(from, to);
+        if let Some(node) = node {
+            lock(&self.hidden).remove(&node);
+        }
         for held in held {
             match held {
                 Held::Plain(_guard, file) => {

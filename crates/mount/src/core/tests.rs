@@ -92,6 +92,44 @@ impl Scene {
 }
 
 #[tokio::test]
+async fn a_write_that_waits_for_a_rename_goes_to_the_renamed_file() {
+    let scene = Scene::new();
+    let handle = scene.create("log").await;
+    scene.write(handle, 0, "first ").await.unwrap();
+    scene.core.flush(handle).await.unwrap();
+    scene.while_rotated(handle, scene.write(handle, 6, "second")).await.unwrap();
+    scene.core.flush(handle).await.unwrap();
+    assert_eq!(
+        (scene.text("log").await, scene.text("log.1").await),
+        ("another".into(), "first second".into())
+    );
+}
+
+#[tokio::test]
+async fn a_read_that_waits_for_a_rename_reads_the_renamed_file() {
+    let scene = Scene::new();
+    scene.put("log", "the first").await;
+    let handle = scene.open("log", O_RDONLY).await;
+    let read = scene.while_rotated(handle, scene.core.read(handle, 0, 100)).await;
+    assert_eq!(&read.unwrap()[..], b"the first");
+}
+
+#[tokio::test]
+async fn a_removed_open_file_of_another_mount_survives_a_look_at_it() {
+    let scene = Scene::new();
+    scene.put(".strait-removed-0123456789abcdef", "open elsewhere").await;
+    let handle = scene.open(".strait-removed-0123456789abcdef", O_RDONLY).await;
+    scene.core.release(handle).await;
+    assert_eq!(scene.text(".strait-removed-0123456789abcdef").await, "open elsewhere");
+    // Its own go with their last handles.
+    let handle = scene.create("own").await;
+    scene.core.unlink(CALLER, ROOT, OsStr::new("own")).await.unwrap();
+    assert_eq!(scene.names().await.len(), 2);
+    scene.core.release(handle).await;
+    assert_eq!(scene.names().await, [".strait-removed-0123456789abcdef"]);
+}
+
+#[tokio::test]
 async fn a_file_that_another_host_just_made_is_emptied_if_the_program_asks() {
     let scene = Scene::new();
     let other = Scene::of(scene.store.clone());
@@ -157,4 +195,33 @@ async fn after_a_write_that_failed_at_a_flush_the_file_takes_no_others() {
     }
     scene.write(handle, at + (1 << 20), "more").await.unwrap_err();
     scene.core.flush(handle).await.unwrap_err();
+}
+
+#[tokio::test]
+async fn the_mounts_end_waits_for_files_that_are_being_released() {
+    let scene = Scene::new();
+    let handle = scene.create("f").await;
+    scene.write(handle, 0, "mapped").await.unwrap();
+    let (file, _) = scene.core.file(handle).unwrap();
+    let Body::Plain(plain) = &file.body else { unreachable!("a plain file") };
+    let held = plain.lock().await; // as by a store that is slow
+    let mut release = Box::pin(scene.core.release(handle));
+    assert!(release.as_mut().now_or_never().is_none());
+    let mut end = Box::pin(scene.core.settle_all());
+    assert!(end.as_mut().now_or_never().is_none(), "the mount would end without these bytes");
+    drop(held);
+    futures::join!(release, end);
+    assert_eq!(scene.text("f").await, "mapped");
+}
+
+#[tokio::test]
+async fn the_mounts_end_removes_files_that_were_removed_and_closed() {
+    let scene = Scene::new();
+    let handle = scene.create("f").await;
+    scene.core.unlink(CALLER, ROOT, OsStr::new("f")).await.unwrap();
+    let (file, _) = scene.core.file(handle).unwrap();
+    // A release has come so far.
+    assert!(scene.core.closed(&file));
+    scene.core.settle_all().await;
+    assert!(scene.names().await.is_empty());
 }
