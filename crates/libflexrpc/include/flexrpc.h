@@ -51,7 +51,7 @@ enum xdr_op { XDR_ENCODE = 0, XDR_DECODE = 1, XDR_FREE = 2 };
 /* A stream of XDR. Programs use x_op and x_public; the rest is the library's. */
 typedef struct frpc_xdr {
 	enum xdr_op x_op;
-	unsigned x_depth;   /* pointers inside pointers */
+	unsigned x_depth;   /* pointers and arrays inside each other */
 	char *x_at;	    /* next byte */
 	char *x_base;	    /* first byte */
 	size_t x_left;	    /* bytes from x_at to the end */

@@ -93,6 +93,8 @@ impl frpc_outcome {
 
     fn new(stat: c_int, retry_safe: bool, why: &str) -> Self {
         let mut made = Self { stat, retry_safe: retry_safe.into(), ..Self::SUCCESS };
+        // A callee's text must neither end early, nor begin a line of a log, nor command a terminal.
+        let why: String = why.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         let end = why.floor_char_boundary(made.text.len() - 1);
         made.text[..end].copy_from_slice(&why.as_bytes()[..end]);
         made

@@ -2,7 +2,7 @@
 //! that C programs can free parts of them.
 //!
 //! Decoding allocates only for bytes that arrived: a count must fit the bytes left, and a message
-//! has a budget of memory ([`MEMORY_PER_BYTE`]). Pointers nest at most [`DEPTH`] deep.
+//! has a budget of memory ([`MEMORY_PER_BYTE`]). Pointers and arrays nest at most [`DEPTH`] deep.
 
 mod composite;
 pub mod streams;
@@ -23,8 +23,8 @@ pub const FREE: c_uint = 2;
 const MEMORY_PER_BYTE: u64 = 64;
 /// Memory for any message, however short.
 const MEMORY_BASE: u64 = 1 << 20;
-/// Pointers inside pointers. Each takes some 300 bytes of stack in a C program; lists that end in
-/// their link don't count.
+/// Pointers and arrays inside each other. Each takes some 300 bytes of stack in a C program; lists
+/// that end in their link don't count.
 const DEPTH: c_uint = 500;
 
 /// See flexrpc.h.

@@ -16,7 +16,7 @@ static void dispatch(frpc_request *request)
 {
 	struct words words = {0, NULL}, twice;
 	if (request->rq_proc == REFUSE) {
-		frpc_svcerr_application(request, 42, "not today");
+		frpc_svcerr_application(request, 42, "not today\nroot:\033[2J");
 		return;
 	}
 	if (request->rq_proc != DOUBLE) {
@@ -146,6 +146,8 @@ int main(int count, char **arguments)
 	CHECK(frpc_call(handles[0], REFUSE, (xdrproc_t)xdr_void, NULL, (xdrproc_t)xdr_void, NULL, patience) ==
 	      FRPC_APPLICATION);
 	CHECK(frpc_outcome_of(handles[0])->code == 42);
+	/* One line, which commands no terminal. */
+	CHECK(strstr(frpc_outcome_of(handles[0])->text, "not today root: [2J"));
 	CHECK(frpc_call(handles[0], 9, (xdrproc_t)xdr_void, NULL, (xdrproc_t)xdr_void, NULL, patience) ==
 	      FRPC_PROCUNAVAIL);
 	for (int serial = 0; serial < 2; serial++) {

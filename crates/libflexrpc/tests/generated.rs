@@ -187,6 +187,22 @@ fn damaged_messages_neither_overrun_nor_leak() {
     piped(&ours, &["damage", "1", &count], values);
 }
 
+#[test]
+fn hostile_messages_neither_exhaust_the_stack_nor_leak() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = directory.path();
+    fs::copy(here().join("tests/hostile.x"), place.join("hostile.x")).unwrap();
+    for output in [Output::Header, Output::Xdr] {
+        write(&place.join("hostile.x"), output, Style::default(), &place.join(output.file_name("hostile")))
+            .unwrap();
+    }
+    // Leaks count: the sanitizer looks for them at the end.
+    let mut program = cc(place);
+    program.args(["-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]);
+    run(with_library(program.arg(here().join("tests/hostile.c")).arg("hostile_xdr.c"), "hostile"));
+    run(&mut Command::new(place.join("hostile")));
+}
+
 /// Server and client without arguments find each other by a real rpcbind, and call libtirpc's in both
 /// directions. rpcbind has fixed names and a fixed port, so all of it has a network and a /run of its
 /// own (needs root).

@@ -8,6 +8,7 @@ use object_store::azure::{MicrosoftAzure, MicrosoftAzureBuilder};
 use object_store::gcp::{GoogleCloudStorage, GoogleCloudStorageBuilder};
 use object_store::list::PaginatedListStore;
 use object_store::{BackoffConfig, ObjectStore, RetryConfig};
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +28,7 @@ const RETRIES: usize = 5;
 const DEFAULT_REGION: &str = "us-east-1";
 
 /// Values of the flags. Each takes precedence over the environment.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub struct Options {
     /// The endpoint of S3, as `--endpoint-url` of the AWS tools.
     pub endpoint: Option<String>,
@@ -41,6 +42,17 @@ pub struct Options {
     pub ca: Option<PathBuf>,
     /// Variables as the services' tools name them. They take precedence over this process's.
     pub variables: Vec<(String, String)>,
+}
+
+/// Shows the names of variables: values may be keys.
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { endpoint, region, profile, unsigned, ca, variables } = self;
+        let names: Vec<&str> = variables.iter().map(|(name, _)| name.as_str()).collect();
+        let mut shown = f.debug_struct("Options");
+        shown.field("endpoint", endpoint).field("region", region).field("profile", profile);
+        shown.field("unsigned", unsigned).field("ca", ca).field("variables", &names).finish()
+    }
 }
 
 impl Options {
@@ -124,6 +136,13 @@ fn s3(name: &str, options: &Options, connector: Connector) -> Result<object_stor
     configured!(builder, options, "AWS_");
     let profile = Profile::read(options)?;
     let in_environment = options.variable("AWS_ACCESS_KEY_ID").is_some() && options.profile.is_none();
+    if let Some(way) = profile.other_way.filter(|_| !in_environment && !options.unsigned) {
+        let message = format!(
+            "the profile gets its keys by {way}, which isn't supported; leave it out, \
+             and set its keys by `aws configure export-credentials --format env`"
+        );
+        return fail(ErrorKind::Unsupported, message);
+    }
     if let Some(credentials) = profile.credentials.filter(|_| !in_environment) {
         builder = builder.with_access_key_id(credentials.key).with_secret_access_key(credentials.secret);
         builder = match credentials.token {
@@ -190,4 +209,16 @@ fn roots(file: PathBuf) -> Result<RootCertStore> {
         return Err(wrong("no certificate in it".to_owned()));
     }
     Ok(roots)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_show_no_key() {
+        let variables = vec![("AWS_SECRET_ACCESS_KEY".to_owned(), "confidential".to_owned())];
+        let shown = format!("{:?}", Options { variables, ..Options::default() });
+        assert!(shown.contains("AWS_SECRET_ACCESS_KEY") && !shown.contains("confidential"), "{shown}");
+    }
 }

@@ -1,8 +1,10 @@
 //! Failures of object stores in the one table of errors.
 
+use crate::http::{self, Condition};
 use object_store::Error as Failed;
 use object_store::client::{HttpError, HttpErrorKind};
 use std::error::Error as StdError;
+use std::future::Future;
 use strait_store::{Error, ErrorKind};
 
 /// What an endpoint's error code means, and the remedy. Codes of S3, Google and Azure.
@@ -55,14 +57,33 @@ pub enum Sent {
     Repeatable,
     /// A conditional change: repeated, it may fail because it succeeded before.
     Conditional,
+    /// As before, and an answer got lost: no later answer tells whether this change was executed.
+    Lost,
+}
+
+/// Makes a conditional change. `condition` is a further header for its requests.
+///
+/// # Errors
+/// OutcomeUnknown if an answer got lost, also if a repeated request was refused.
+pub async fn change<T>(
+    condition: Option<Condition>,
+    requests: impl Future<Output = Result<T, Failed>>,
+) -> strait_store::Result<T> {
+    let (outcome, lost) = http::change(condition, requests).await;
+    outcome.map_err(|error| typed(error, if lost { Sent::Lost } else { Sent::Conditional }))
 }
 
 /// The typed error.
 pub fn typed(failed: Failed, sent: Sent) -> Error {
     let (kind, message) = meaning(&failed);
-    let lost = sent == Sent::Conditional
-        && matches!(kind, ErrorKind::TimedOut | ErrorKind::Unavailable)
-        && transport(&failed).is_none_or(|kind| kind != HttpErrorKind::Connect);
+    let lost = match sent {
+        Sent::Repeatable => false,
+        Sent::Conditional => {
+            matches!(kind, ErrorKind::TimedOut | ErrorKind::Unavailable)
+                && transport(&failed).is_none_or(|kind| kind != HttpErrorKind::Connect)
+        }
+        Sent::Lost => true,
+    };
     let kind = if lost { ErrorKind::OutcomeUnknown } else { kind };
     Error::new(kind, message).caused_by(failed)
 }

@@ -3,7 +3,7 @@
 use hyper::body::{Body, Frame, Incoming};
 use hyper::header::{HeaderName, HeaderValue};
 use hyper::rt::{Read, ReadBufCursor, Write};
-use hyper::{Request, Uri};
+use hyper::{Request, Response, StatusCode, Uri};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -17,6 +17,7 @@ use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::net::TcpStream;
@@ -33,14 +34,33 @@ pub const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
 pub const ANSWER_PATIENCE: Duration = Duration::from_secs(15);
 /// Longest silence within an answer.
 const SILENCE: Duration = Duration::from_secs(15);
+/// Longest answer: twice the largest piece that this crate requests. A page of 1,000 keys has 7 MiB at most.
+const MAX_ANSWER_BYTES: usize = 32 << 20;
 /// Idle connections are closed after this time, before the servers' own limits (AWS: 20 s).
 const IDLE: Duration = Duration::from_secs(15);
 /// Idle connections kept for each endpoint: as many as one user's calls take at once.
 const IDLE_CONNECTIONS: usize = 64;
 
 tokio::task_local! {
-    /// A header for the request that completes an upload, which object_store has no parameter for.
-    pub static CONDITION: (HeaderName, HeaderValue);
+    static CHANGE: Arc<Change>;
+}
+
+/// A header that makes a request conditional.
+pub type Condition = (HeaderName, HeaderValue);
+
+/// A change that may fail when it is repeated, because it succeeded before.
+struct Change {
+    condition: Option<Condition>,
+    lost: AtomicBool,
+}
+
+/// Runs the requests of a change, and adds the condition, for which object_store has no parameter.
+///
+/// Returns also whether an answer got lost: object_store repeats requests, and returns the last answer only.
+pub async fn change<T>(condition: Option<Condition>, requests: impl Future<Output = T>) -> (T, bool) {
+    let change = Arc::new(Change { condition, lost: AtomicBool::new(false) });
+    let outcome = CHANGE.scope(change.clone(), requests).await;
+    (outcome, change.lost.load(Ordering::Relaxed))
 }
 
 /// Makes the clients for object_store.
@@ -84,16 +104,33 @@ struct Service {
 impl HttpService for Service {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let (mut parts, body) = request.into_parts();
-        if let Ok((name, value)) = CONDITION.try_with(Clone::clone) {
+        let change = CHANGE.try_with(Clone::clone).ok();
+        if let Some((name, value)) = change.as_ref().and_then(|change| change.condition.clone()) {
             parts.headers.insert(name, value);
         }
         let answer = timeout(ANSWER_PATIENCE, self.client.request(Request::from_parts(parts, body)));
         let answer = match answer.await {
-            Err(_) => return Err(silent(ANSWER_PATIENCE)),
-            Ok(answer) => answer.map_err(kind_of)?,
+            Err(_) => Err(silent(ANSWER_PATIENCE)),
+            Ok(answer) => answer.map_err(kind_of),
         };
-        let (parts, body) = answer.into_parts();
-        Ok(HttpResponse::from_parts(parts, HttpResponseBody::new(Watched { body, silence: None })))
+        if let Some(change) = change
+            && leaves_open(&answer)
+        {
+            change.lost.store(true, Ordering::Relaxed);
+        }
+        let (parts, body) = answer?.into_parts();
+        Ok(HttpResponse::from_parts(parts, HttpResponseBody::new(Watched { body, silence: None, bytes: 0 })))
+    }
+}
+
+/// Whether the endpoint may have executed a request that didn't succeed. By 503 and 429 endpoints refuse it.
+fn leaves_open(answer: &Result<Response<Incoming>, HttpError>) -> bool {
+    match answer {
+        Ok(answer) => matches!(
+            answer.status(),
+            StatusCode::INTERNAL_SERVER_ERROR | StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT
+        ),
+        Err(error) => error.kind() != HttpErrorKind::Connect,
     }
 }
 
@@ -120,10 +157,11 @@ fn kind_of(error: hyper_util::client::legacy::Error) -> HttpError {
     HttpError::new(kind, error)
 }
 
-/// An answer's body, which fails after a long silence.
+/// An answer's body, which fails after a long silence, and if it is too long.
 struct Watched {
     body: Incoming,
     silence: Option<Pin<Box<Sleep>>>,
+    bytes: usize,
 }
 
 impl Body for Watched {
@@ -136,6 +174,13 @@ impl Body for Watched {
     ) -> Poll<Option<Result<Frame<bytes::Bytes>, HttpError>>> {
         if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) {
             self.silence = None;
+            let data = frame.as_ref().and_then(|frame| frame.as_ref().ok()).and_then(Frame::data_ref);
+            self.bytes += data.map_or(0, bytes::Bytes::len);
+            if self.bytes > MAX_ANSWER_BYTES {
+                let why = format!("the endpoint's answer has more than {} MiB", MAX_ANSWER_BYTES >> 20);
+                let error = HttpError::new(HttpErrorKind::Decode, io::Error::other(why));
+                return Poll::Ready(Some(Err(error)));
+            }
             let broken = |error| HttpError::new(HttpErrorKind::Interrupted, error);
             return Poll::Ready(frame.map(|frame| frame.map_err(broken)));
         }

@@ -16,6 +16,8 @@
 
 mod connect;
 mod errors;
+#[cfg(test)]
+mod faults;
 mod http;
 mod keys;
 mod listing;
@@ -26,7 +28,7 @@ mod writer;
 
 use connect::Bucket;
 pub use connect::{Options, endpoint};
-use errors::{Sent, typed};
+use errors::{Sent, change, typed};
 use keys::Keys;
 use reader::Reader;
 use writer::{Publish, Writer};
@@ -105,9 +107,17 @@ impl ObjectStore {
             Ok(meta) => Ok(Some(meta)),
             Err(error) => match Self::read_error(error) {
                 error if error.kind() == ErrorKind::NotFound => Ok(None),
-                error => Err(error),
+                error => Err(self.named(error).await),
             },
         }
+    }
+
+    /// The cause of a failed HEAD, whose answer has no body and so no code: a listing fails with both.
+    async fn named(&self, error: Error) -> Error {
+        if !matches!(error.kind(), ErrorKind::Internal | ErrorKind::PermissionDenied) {
+            return error;
+        }
+        self.has_entries(&StorePath::root()).await.err().unwrap_or(error)
     }
 
     async fn find(&self, path: &StorePath) -> Result<Found> {
@@ -144,8 +154,11 @@ impl ObjectStore {
     }
 
     async fn mark(&self, directory: &StorePath) -> Result<()> {
-        let marked = self.bucket.put(&self.keys.marker(directory)?, Bytes::new().into()).await;
-        marked.map(drop).map_err(Self::read_error)
+        self.put_empty(&self.keys.marker(directory)?).await
+    }
+
+    async fn put_empty(&self, key: &Path) -> Result<()> {
+        self.bucket.put(key, Bytes::new().into()).await.map(drop).map_err(Self::read_error)
     }
 
     async fn delete(&self, key: &Path) -> Result<()> {
@@ -157,8 +170,8 @@ impl ObjectStore {
 
     /// Reserves the name by an empty object, if nothing has it.
     async fn reserve(&self, key: &Path) -> Result<UpdateVersion> {
-        let put = self.bucket.put_opts(key, Bytes::new().into(), PutOptions::from(PutMode::Create)).await;
-        let put = put.map_err(|error| typed(error, Sent::Conditional))?;
+        let put = self.bucket.put_opts(key, Bytes::new().into(), PutOptions::from(PutMode::Create));
+        let put = change(None, put).await?;
         Ok(UpdateVersion { e_tag: put.e_tag, version: put.version })
     }
 

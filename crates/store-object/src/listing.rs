@@ -1,11 +1,10 @@
 //! Listings, page by page.
 
-use crate::errors::{Sent, typed};
 use crate::keys::MARKER;
 use crate::{Found, ObjectStore, directory_status, file_status};
 use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
-use object_store::ObjectMeta;
 use object_store::list::{PaginatedListOptions, PaginatedListResult};
+use object_store::{Error as Failed, ObjectMeta};
 use std::collections::HashSet;
 use std::collections::VecDeque;
 use strait_store::{Error, ErrorKind, FileStatus, Principal, Result, StorePath, fail};
@@ -64,7 +63,8 @@ impl Listing {
             Next::Nothing => return Ok(()),
         };
         let is_first = token.is_none();
-        let page = self.store.page(&self.path, Some("/"), PAGE_KEYS, token).await?;
+        let page = self.store.page(&self.path, Some("/"), PAGE_KEYS, token).await;
+        let page = page.map_err(ObjectStore::read_error)?;
         let is_empty = page.result.objects.is_empty() && page.result.common_prefixes.is_empty();
         self.ready = self.entries_of(&page);
         match page.page_token {
@@ -105,7 +105,7 @@ impl ObjectStore {
         delimiter: Option<&'static str>,
         keys: usize,
         token: Option<String>,
-    ) -> Result<PaginatedListResult> {
+    ) -> object_store::Result<PaginatedListResult> {
         let prefix = self.keys.directory(directory);
         let options = PaginatedListOptions {
             delimiter: delimiter.map(Into::into),
@@ -114,19 +114,23 @@ impl ObjectStore {
             ..PaginatedListOptions::default()
         };
         let prefix = Some(prefix.as_str()).filter(|prefix| !prefix.is_empty());
-        self.bucket.list_paginated(prefix, options).await.map_err(|error| typed(error, Sent::Repeatable))
+        self.bucket.list_paginated(prefix, options).await
     }
 
     /// Whether anything begins with the directory's prefix.
     pub(crate) async fn has_entries(&self, directory: &StorePath) -> Result<bool> {
-        let page = self.page(directory, None, 1, None).await?;
-        Ok(!page.result.objects.is_empty())
+        match self.page(directory, None, 1, None).await {
+            Ok(page) => Ok(!page.result.objects.is_empty()),
+            // Another program's key, such as a//b.
+            Err(Failed::InvalidPath { .. }) => Ok(true),
+            Err(error) => Err(Self::read_error(error)),
+        }
     }
 
     /// Whether the directory has more than its marker.
     pub(crate) async fn is_filled(&self, directory: &StorePath) -> Result<bool> {
         let marker = self.keys.marker(directory)?;
-        let page = self.page(directory, None, 2, None).await?;
+        let page = self.page(directory, None, 2, None).await.map_err(Self::read_error)?;
         Ok(page.result.objects.iter().any(|meta| meta.location != marker))
     }
 
@@ -139,7 +143,7 @@ impl ObjectStore {
                 Next::Page(token) => Some(token),
                 Next::Nothing => return Ok(None),
             };
-            let page = store.page(&directory, None, PAGE_KEYS, token).await?;
+            let page = store.page(&directory, None, PAGE_KEYS, token).await.map_err(Self::read_error)?;
             let next = page.page_token.map_or(Next::Nothing, Next::Page);
             Ok(Some((page.result.objects, (store, directory, next))))
         });
@@ -156,7 +160,7 @@ impl ObjectStore {
             let keys = stream::iter(keys.collect::<Vec<_>>()).boxed();
             let mut deleted = self.bucket.delete_stream(keys);
             while let Some(outcome) = deleted.next().await {
-                match outcome.map_err(|error| typed(error, Sent::Repeatable)) {
+                match outcome.map_err(Self::read_error) {
                     Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
                     _ => {}
                 }

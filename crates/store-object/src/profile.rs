@@ -7,12 +7,24 @@ use strait_store::{ErrorKind, Result, fail};
 /// Longest file that is read: the tools write some hundred bytes a profile.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
+/// Settings by which the AWS tools get keys in other ways than from the files.
+const OTHER_WAYS: [&str; 6] = [
+    "role_arn",
+    "sso_session",
+    "sso_start_url",
+    "login_session",
+    "credential_process",
+    "web_identity_token_file",
+];
+
 /// What a profile says.
 #[derive(Default)]
 pub struct Profile {
     pub credentials: Option<Credentials>,
     pub region: Option<String>,
     pub endpoint: Option<String>,
+    /// The setting by which it gets keys elsewhere. Other keys mustn't silently take their place.
+    pub other_way: Option<&'static str>,
 }
 
 /// Keys that don't change while the process lives.
@@ -44,17 +56,22 @@ impl Profile {
             let message = format!("no profile {name} in ~/.aws/credentials or ~/.aws/config");
             return fail(ErrorKind::NotFound, message);
         }
-        Ok(Self::of(&sections.into_iter().flatten().flatten().collect::<Vec<_>>()))
+        let profile = Self::of(&sections.into_iter().flatten().flatten().collect::<Vec<_>>());
+        // Without a named one, the environment or the instance may have keys.
+        let other_way = profile.other_way.filter(|_| named.is_some());
+        Ok(Self { other_way, ..profile })
     }
 
     fn of(lines: &[(String, String)]) -> Self {
         let value = |name: &str| lines.iter().find(|(key, _)| key == name).map(|(_, value)| value.clone());
         let keys = value("aws_access_key_id").zip(value("aws_secret_access_key"));
         let token = value("aws_session_token");
+        let other_way = OTHER_WAYS.into_iter().find(|way| keys.is_none() && value(way).is_some());
         Self {
             credentials: keys.map(|(key, secret)| Credentials { key, secret, token }),
             region: value("region"),
             endpoint: value("endpoint_url"),
+            other_way,
         }
     }
 }
@@ -102,5 +119,28 @@ mod tests {
         assert_eq!(lab.endpoint.as_deref(), Some("http://lab"));
         assert!(lab.credentials.is_none());
         assert!(section(FILE, "other").is_none());
+    }
+
+    #[test]
+    fn the_keys_of_a_named_profile_are_never_replaced_by_others() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(&file, "[profile role]\nrole_arn = arn:aws:iam::1:role/r\nsource_profile = x\n")
+            .unwrap();
+        let file = file.path().to_str().unwrap().to_owned();
+        let mut variables = vec![("AWS_CONFIG_FILE".to_owned(), file)];
+        let bucket = |profile: Option<&str>, variables: &[(String, String)]| {
+            let profile = profile.map(str::to_owned);
+            let options = Options { profile, variables: variables.to_vec(), ..Options::default() };
+            crate::connect::bucket(strait_store::Scheme::S3, "b", &options)
+        };
+        let Err(error) = bucket(Some("role"), &variables) else { panic!("it acts as somebody else") };
+        assert!(error.message().contains("role_arn"), "{error}");
+        // As the AWS tools: keys in the environment take precedence over AWS_PROFILE.
+        for (name, value) in
+            [("AWS_PROFILE", "role"), ("AWS_ACCESS_KEY_ID", "A"), ("AWS_SECRET_ACCESS_KEY", "B")]
+        {
+            variables.push((name.to_owned(), value.to_owned()));
+        }
+        assert!(bucket(None, &variables).is_ok());
     }
 }

@@ -5,6 +5,7 @@ use crate::errors::{Sent, typed};
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use futures::future::{BoxFuture, FutureExt, Shared};
+use futures::stream::TryStreamExt;
 use object_store::path::Path;
 use object_store::{GetOptions, GetRange, ObjectMeta};
 use std::collections::VecDeque;
@@ -161,25 +162,39 @@ impl Ahead {
 }
 
 impl Object {
-    /// One request, of this version of the object only.
     async fn get(&self, range: Range<u64>) -> Result<Bytes> {
-        let wanted = range.end - range.start;
-        let options = GetOptions {
-            if_match: self.meta.e_tag.clone(),
-            range: Some(GetRange::Bounded(range)),
-            ..GetOptions::default()
-        };
-        let got = self.bucket.get_opts(&self.key, options).await;
-        let got = got.map_err(|error| typed(error, Sent::Repeatable))?;
-        // An endpoint that ignores the range would fill the memory.
-        if got.range.end - got.range.start != wanted {
-            return fail(ErrorKind::Internal, "the endpoint returned other bytes than the requested range");
+        get(&self.bucket, &self.key, self.meta.e_tag.clone(), range).await
+    }
+}
+
+/// Gets a range by one request, of this version of the object only.
+pub async fn get(
+    bucket: &Arc<dyn Bucket>,
+    key: &Path,
+    e_tag: Option<String>,
+    range: Range<u64>,
+) -> Result<Bytes> {
+    let wanted = (range.end - range.start) as usize;
+    let options =
+        GetOptions { if_match: e_tag, range: Some(GetRange::Bounded(range)), ..GetOptions::default() };
+    let got = bucket.get_opts(key, options).await.map_err(|error| typed(error, Sent::Repeatable))?;
+    let other =
+        || Error::new(ErrorKind::Internal, "the endpoint returned other bytes than the requested range");
+    // An endpoint that ignores the range, or sends more than it announces, would fill the memory.
+    if got.range.end - got.range.start != wanted as u64 {
+        return Err(other());
+    }
+    let mut bytes = BytesMut::with_capacity(wanted);
+    let mut pieces = got.into_stream();
+    while let Some(piece) = pieces.try_next().await.map_err(|error| typed(error, Sent::Repeatable))? {
+        if piece.len() > wanted - bytes.len() {
+            return Err(other());
         }
-        let bytes = got.bytes().await.map_err(|error| typed(error, Sent::Repeatable))?;
-        match bytes.len() as u64 == wanted {
-            true => Ok(bytes),
-            false => fail(ErrorKind::Unavailable, "the endpoint's answer ended early"),
-        }
+        bytes.extend_from_slice(&piece);
+    }
+    match bytes.len() == wanted {
+        true => Ok(bytes.freeze()),
+        false => fail(ErrorKind::Unavailable, "the endpoint's answer ended early"),
     }
 }
 

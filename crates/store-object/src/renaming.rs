@@ -1,14 +1,14 @@
 //! Renames: copies within the endpoint, then removals. Not one step, as the capabilities say.
 
-use crate::errors::{Sent, typed};
+use crate::errors::{Sent, change, typed};
 use crate::keys::{MARKER, moved};
-use crate::{AT_ONCE, Found, ObjectStore};
+use crate::{AT_ONCE, Found, ObjectStore, reader};
 use bytes::Bytes;
+use futures::future::TryFutureExt;
 use futures::stream::{self, StreamExt, TryStreamExt};
+use hyper::header::{HeaderValue, IF_NONE_MATCH};
 use object_store::path::Path;
-use object_store::{
-    CopyMode, CopyOptions, GetOptions, GetRange, ObjectMeta, ObjectStoreExt, PutMode, PutOptions,
-};
+use object_store::{CopyMode, CopyOptions, Error as Failed, ObjectMeta, ObjectStoreExt, PutMode, PutOptions};
 use strait_store::{Error, ErrorKind, Result, StorePath, fail};
 
 /// Longest object that S3 copies by one request.
@@ -80,8 +80,8 @@ impl ObjectStore {
         let marker = self.keys.marker(to)?;
         let mode = if replace { PutMode::Overwrite } else { PutMode::Create };
         // Of several renames to one name, the first one makes the marker.
-        let marked = self.bucket.put_opts(&marker, Bytes::new().into(), PutOptions::from(mode)).await;
-        marked.map_err(|error| typed(error, Sent::Conditional))?;
+        let marked = self.bucket.put_opts(&marker, Bytes::new().into(), PutOptions::from(mode));
+        change(None, marked).await?;
         let (old, new) = (self.keys.directory(from), self.keys.directory(to));
         let mut pages = self.pages(from);
         let part_copied = |error| {
@@ -91,9 +91,19 @@ impl ObjectStore {
             let copies = page.into_iter().filter(|meta| meta.location.as_ref() != format!("{old}{MARKER}"));
             let copies = copies.map(|meta| (moved(&meta.location, &old, &new), meta));
             let copied = stream::iter(copies.collect::<Vec<_>>()).map(|(to, meta)| async move {
-                match to {
-                    Some(to) => self.copy(&meta.location, meta.size, &to, true).await,
-                    None => fail(ErrorKind::InvalidArgument, "a path would become too long"),
+                let Some(to) = to else {
+                    return fail(
+                        ErrorKind::Unsupported,
+                        "a folder that a console made can't be renamed here",
+                    );
+                };
+                if meta.size > 0 {
+                    return self.copy(&meta.location, meta.size, &to, true).await;
+                }
+                // A listing shows a console's folder `a/` as an empty `a`, also beside a file `a`.
+                match self.head(&meta.location).await? {
+                    Some(file) => self.copy(&meta.location, file.size, &to, true).await,
+                    None => self.put_empty(&to.clone().join(MARKER)).await,
                 }
             });
             copied.buffer_unordered(AT_ONCE).try_collect::<()>().await.map_err(part_copied)?;
@@ -108,51 +118,54 @@ impl ObjectStore {
     }
 
     async fn copy(&self, from: &Path, size: u64, to: &Path, replace: bool) -> Result<()> {
-        let sent = if replace { Sent::Repeatable } else { Sent::Conditional };
-        if size == 0 {
-            // S3 copies conditionally by parts, which aren't empty.
-            let mode = if replace { PutMode::Overwrite } else { PutMode::Create };
-            let put = self.bucket.put_opts(to, Bytes::new().into(), PutOptions::from(mode)).await;
-            return put.map(drop).map_err(|error| typed(error, sent));
-        }
         if size > MAX_COPY_BYTES {
             return self.copy_through(from, size, to, replace).await;
         }
-        let mode = if replace { CopyMode::Overwrite } else { CopyMode::Create };
-        let copied = self.bucket.copy_opts(from, to, CopyOptions::new().with_mode(mode)).await;
-        copied.map_err(|error| typed(error, sent))
+        let copied = async {
+            if size == 0 {
+                // S3 copies conditionally by parts, which aren't empty.
+                let mode = if replace { PutMode::Overwrite } else { PutMode::Create };
+                let put = self.bucket.put_opts(to, Bytes::new().into(), PutOptions::from(mode));
+                return put.await.map(drop);
+            }
+            let mode = if replace { CopyMode::Overwrite } else { CopyMode::Create };
+            self.bucket.copy_opts(from, to, CopyOptions::new().with_mode(mode)).await
+        };
+        match replace {
+            true => copied.await.map_err(|error| typed(error, Sent::Repeatable)),
+            false => change(None, copied).await,
+        }
     }
 
     /// Copies through this process, a piece at a time.
-    async fn copy_through(&self, from: &Path, size: u64, to: &Path, replace: bool) -> Result<()> {
+    pub(crate) async fn copy_through(&self, from: &Path, size: u64, to: &Path, replace: bool) -> Result<()> {
         if !replace && self.head(to).await?.is_some() {
             return fail(ErrorKind::AlreadyExists, "the new name is taken");
         }
         let failed = |error| typed(error, Sent::Repeatable);
         let version = self.bucket.head(from).await.map_err(failed)?.e_tag;
         let mut upload = self.bucket.put_multipart_opts(to, Default::default()).await.map_err(failed)?;
-        let mut start = 0;
-        let copied = loop {
-            if start == size {
-                break upload.complete().await.map(drop);
+        let copied = async {
+            let mut start = 0;
+            while start < size {
+                let end = (start + PIECE_BYTES).min(size);
+                let piece = reader::get(&self.bucket, from, version.clone(), start..end).await?;
+                upload.put_part(piece.into()).await.map_err(failed)?;
+                start = end;
             }
-            let end = (start + PIECE_BYTES).min(size);
-            let range = Some(GetRange::Bounded(start..end));
-            let options = GetOptions { range, if_match: version.clone(), ..GetOptions::default() };
-            let piece = async { self.bucket.get_opts(from, options).await?.bytes().await };
-            let sent = match piece.await {
-                Ok(piece) => upload.put_part(piece.into()).await,
-                Err(error) => Err(error),
-            };
-            if let Err(error) = sent {
-                break Err(error);
-            }
-            start = end;
+            // The name may have been taken while the bytes travelled.
+            let condition = (!replace).then_some((IF_NONE_MATCH, HeaderValue::from_static("*")));
+            let completed = upload.complete().map_err(|error| match error {
+                Failed::Precondition { path, source } => Failed::AlreadyExists { path, source },
+                other => other,
+            });
+            change(condition, completed).await.map(drop)
         };
+        let copied = copied.await;
         if copied.is_err() {
             let _ = upload.abort().await;
         }
-        copied.map_err(failed)
+        copied
     }
 }
 

@@ -1,15 +1,15 @@
 //! A new object: parts of bounded size, and one request that makes it visible.
 
 use crate::Bucket;
-use crate::errors::{Sent, typed};
-use crate::http::CONDITION;
+use crate::errors::{Sent, change, typed};
+use crate::http::Condition;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::{FuturesUnordered, StreamExt};
-use hyper::header::{HeaderName, HeaderValue, IF_MATCH};
+use hyper::header::{HeaderValue, IF_MATCH};
 use object_store::path::Path;
 use object_store::{
-    MultipartUpload, ObjectStoreExt, PutMode, PutOptions, PutPayload, PutResult, UpdateVersion,
+    MultipartUpload, ObjectMeta, ObjectStoreExt, PutMode, PutOptions, PutPayload, PutResult, UpdateVersion,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -195,14 +195,15 @@ impl Writer {
 
     async fn publish(&mut self) -> Result<()> {
         if self.upload.is_none() {
-            let mode = match &self.publish {
-                Publish::Replace => PutMode::Overwrite,
-                Publish::Over(reserved) => PutMode::Update(reserved.clone()),
-            };
-            let sent = if mode == PutMode::Overwrite { Sent::Repeatable } else { Sent::Conditional };
             let all = self.cut(usize::MAX);
-            let put = self.bucket.put_opts(&self.key, all, PutOptions::from(mode)).await;
-            return put.map(drop).map_err(|error| typed(error, sent));
+            let put = |mode| self.bucket.put_opts(&self.key, all, PutOptions::from(mode));
+            return match self.publish.clone() {
+                Publish::Replace => {
+                    let put = put(PutMode::Overwrite).await;
+                    put.map(drop).map_err(|error| typed(error, Sent::Repeatable))
+                }
+                Publish::Over(reserved) => change(None, put(PutMode::Update(reserved))).await.map(drop),
+            };
         }
         if self.filled > 0 {
             self.send_part().await?;
@@ -210,36 +211,32 @@ impl Writer {
         while !self.on_their_way.is_empty() {
             self.part_arrived().await?;
         }
-        self.complete().await.map(drop)
+        self.complete().await?;
+        self.upload = None;
+        Ok(())
     }
 
-    /// Completes the upload, if the reserved name is still ours.
+    /// Completes the upload, if the reserved name is still ours. A failed upload stays here: `drop` aborts it.
     async fn complete(&mut self) -> Result<PutResult> {
-        let reserved = match &self.publish {
-            Publish::Replace => None,
-            Publish::Over(reserved) => Some(reserved.clone()),
-        };
-        let Some(mut upload) = self.upload.take() else {
+        let mut condition = None;
+        if let Publish::Over(reserved) = &self.publish {
+            // Not every endpoint minds the condition of the request below.
+            let there = self.bucket.head(&self.key).await.map_err(|error| typed(error, Sent::Repeatable));
+            let is_ours = match there {
+                Ok(there) => is_reserved(&there, reserved),
+                Err(error) if error.kind() == ErrorKind::NotFound => false,
+                Err(error) => return Err(error),
+            };
+            if !is_ours {
+                return fail(ErrorKind::NotFound, "the file was replaced or removed meanwhile");
+            }
+            condition = if_match(reserved);
+        }
+        let Some(upload) = self.upload.as_mut() else {
             return fail(ErrorKind::Internal, "the upload has ended already");
         };
-        let completed = match reserved {
-            None => upload.complete().await,
-            Some(reserved) => {
-                // Not every endpoint minds the condition of the request below.
-                let there = self.bucket.head(&self.key).await;
-                let there = there.map_err(|error| typed(error, Sent::Repeatable));
-                if !there.is_ok_and(|there| there.e_tag == reserved.e_tag) {
-                    let _ = upload.abort().await;
-                    return fail(ErrorKind::NotFound, "the file was replaced or removed meanwhile");
-                }
-                match condition(&reserved) {
-                    Some(condition) => CONDITION.scope(condition, upload.complete()).await,
-                    None => upload.complete().await,
-                }
-            }
-        };
-        // object_store doesn't repeat it, so a lost answer leaves it open.
-        completed.map_err(|error| typed(error, Sent::Conditional))
+        // Of an unconditional one, too, a repeated request fails: the upload is gone.
+        change(condition, upload.complete()).await
     }
 
     fn check_open(&self) -> Result<()> {
@@ -258,8 +255,14 @@ impl Writer {
     }
 }
 
-fn condition(reserved: &UpdateVersion) -> Option<(HeaderName, HeaderValue)> {
+fn if_match(reserved: &UpdateVersion) -> Option<Condition> {
     Some((IF_MATCH, HeaderValue::from_str(reserved.e_tag.as_deref()?).ok()?))
+}
+
+/// Whether this is the object that reserved the name. Empty objects have one entity tag; versions differ.
+fn is_reserved(there: &ObjectMeta, reserved: &UpdateVersion) -> bool {
+    let differ = matches!((&there.version, &reserved.version), (Some(there), Some(ours)) if there != ours);
+    there.e_tag == reserved.e_tag && !differ
 }
 
 #[async_trait]
@@ -325,7 +328,10 @@ impl Drop for Writer {
                 let _ = upload.abort().await;
             }
             if let Publish::Over(reserved) = publish
-                && bucket.head(&key).await.is_ok_and(|there| there.size == 0 && there.e_tag == reserved.e_tag)
+                && bucket
+                    .head(&key)
+                    .await
+                    .is_ok_and(|there| there.size == 0 && is_reserved(&there, &reserved))
             {
                 let _ = bucket.delete(&key).await;
             }

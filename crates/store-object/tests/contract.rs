@@ -41,12 +41,3 @@ async fn s3_at_minio_keeps_the_contract() {
     let server = ObjectServer::minio().unwrap().expect("STRAIT_TEST_MINIO names MinIO");
     keeps_the_contract("s3 (MinIO)", Scheme::S3, &s3(&server)).await;
 }
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "installs fake-gcs-server: scripts/test-heavy.sh"]
-async fn gs_at_an_emulator_keeps_the_contract() {
-    let server = ObjectServer::fake_gcs().unwrap().expect("STRAIT_TEST_FAKE_GCS names fake-gcs-server");
-    let variables = vec![("STORAGE_EMULATOR_HOST".to_owned(), server.address())];
-    let options = Options { variables, ..Options::default() };
-    keeps_the_contract("gs (fake-gcs-server)", Scheme::Gs, &options).await;
-}

@@ -57,22 +57,6 @@ impl ObjectServer {
         server.map(Some)
     }
 
-    /// fake-gcs-server, if STRAIT_TEST_FAKE_GCS names its program.
-    ///
-    /// # Errors
-    /// It doesn't start.
-    pub fn fake_gcs() -> Result<Option<Self>> {
-        let Some(binary) = found("STRAIT_TEST_FAKE_GCS", None) else { return Ok(None) };
-        let server = Self::start("fake-gcs-server", |port, dir| {
-            let mut command = Command::new(&binary);
-            command.args(["-scheme", "http", "-host", "127.0.0.1", "-port", &port.to_string()]);
-            command.args(["-public-host", &format!("127.0.0.1:{port}")]);
-            command.arg("-data").arg(dir).args(["-backend", "memory"]);
-            command
-        });
-        server.map(Some)
-    }
-
     /// Azurite, if STRAIT_TEST_AZURITE names its program `azurite-blob`. Its container is still to be made.
     ///
     /// # Errors

@@ -135,7 +135,8 @@ fn union_body(unit: &Unit<'_>, name: &str, union: &Union) -> String {
     out += "\tdefault:\n";
     out += &match &union.default {
         Some(declaration) => arm(declaration.as_ref()),
-        None => "\t\treturn FALSE;\n".to_owned(),
+        // xdr_free of a list mustn't stop at a union that failed to decode.
+        None => "\t\treturn xdrs->x_op == XDR_FREE;\n".to_owned(),
     };
     out + "\t}\n"
 }

@@ -202,8 +202,15 @@ pub unsafe extern "C" fn frpc_xdr_array(
         _ if value.is_null() => return 1,
         _ => {}
     }
-    // SAFETY: the caller's promise, or just allocated.
-    let done = unsafe { frpc_xdr_vector(xdrs, *value, *count, element, routine) };
+    // An array may contain arrays of its own type.
+    let (inside, mut done) = (c_uint::from(*count > 0), 0);
+    if stream.depth + inside <= DEPTH || stream.op == FREE {
+        stream.depth += inside;
+        // SAFETY: the caller's promise, or just allocated.
+        done = unsafe { frpc_xdr_vector(xdrs, *value, *count, element, routine) };
+        // SAFETY: the caller's promise; `stream` isn't used any more.
+        unsafe { (*xdrs).depth -= inside };
+    }
     // SAFETY: the caller's promise; `stream` isn't used any more.
     if unsafe { (*xdrs).op } == FREE {
         // SAFETY: decoding allocated it.
@@ -339,8 +346,13 @@ pub unsafe extern "C" fn frpc_xdr_union(
         // SAFETY: this wasn't the last.
         choice = unsafe { choice.add(1) };
     }
-    // SAFETY: the caller's promise.
-    otherwise.map_or(0, |routine| unsafe { routine(xdrs, value.cast()) })
+    match otherwise {
+        // SAFETY: the caller's promise.
+        Some(routine) => unsafe { routine(xdrs, value.cast()) },
+        // Of a union that failed to decode, nothing is left to free.
+        // SAFETY: the caller's promise.
+        None => (unsafe { (*xdrs).op } == FREE).into(),
+    }
 }
 
 /// See flexrpc.h.

@@ -1,0 +1,61 @@
+/*
+ * Decodes messages that nobody who follows hostile.x would send, and frees what came of them.
+ */
+#include "hostile.h"
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static uint32_t words[1 << 20];
+
+static bool_t decoded(xdrproc_t routine, void *value, size_t bytes, u_int count)
+{
+	XDR in;
+	bool_t done;
+
+	for (u_int i = 0; i < count; i++)
+		words[i] = htonl(words[i]);
+	memset(value, 0, bytes);
+	xdrmem_create(&in, (char *)words, 4 * count, XDR_DECODE);
+	done = routine(&in, value);
+	xdr_free(routine, value);
+	return done;
+}
+
+/* Arrays of one element inside each other. */
+static bool_t nested(u_int depth)
+{
+	nest outer;
+
+	for (u_int i = 0; i < depth; i++)
+		words[i] = 1;
+	words[depth] = 0;
+	return decoded((xdrproc_t)xdr_nest, &outer, sizeof outer, depth + 1);
+}
+
+/* A list of three, of which the last one has a discriminant without an arm. */
+static bool_t listed(uint32_t kind)
+{
+	static const uint32_t names[3] = { 0x61000000, 0x62000000, 0x63000000 };
+	item first;
+	u_int at = 0;
+
+	for (int i = 0; i < 3; i++) {
+		words[at++] = 1;
+		words[at++] = names[i];
+		words[at++] = i == 2 ? kind : 0;
+		words[at++] = 7;
+		words[at++] = i < 2;
+	}
+	return decoded((xdrproc_t)xdr_item, &first, sizeof first, at);
+}
+
+int main(void)
+{
+	if (!nested(500) || nested(501) || nested((1 << 20) - 1))
+		return puts("arrays inside arrays");
+	if (!listed(0) || listed(9))
+		return puts("a list");
+	return 0;
+}

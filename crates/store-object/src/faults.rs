@@ -1,0 +1,377 @@
+//! The store at an endpoint that follows a script: answers that get lost, refusals, other programs' keys.
+
+use crate::{ObjectStore, Options};
+use bytes::Bytes;
+use object_store::path::Path;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+use strait_store::{CreateOptions, Error, ErrorKind, FileSystem, FileWriter, Principal, Scheme, StorePath};
+
+const RESERVE: &str = "PUT /strait/f";
+const LOOK: &str = "HEAD /strait/f";
+const COMPLETE: &str = "POST /strait/f?uploadId=u";
+const ABORT: &str = "DELETE /strait/f?uploadId=u";
+/// Bytes of an answer that doesn't end by itself.
+const FLOOD_BYTES: usize = 64 << 20;
+
+enum Answer {
+    /// Status, headers and body.
+    Of(u16, String, &'static str),
+    /// The connection ends instead.
+    Lost,
+    /// Status and headers; then bytes until nobody takes them.
+    Flood(u16, &'static str),
+}
+
+struct Request {
+    /// `METHOD /bucket/key?query`.
+    line: String,
+    head: String,
+    /// Requests with the same line before this one.
+    before: usize,
+}
+
+struct Endpoint {
+    port: u16,
+    seen: Arc<Mutex<Vec<String>>>,
+    flooded: Arc<AtomicUsize>,
+}
+
+impl Endpoint {
+    /// The script answers a request, or leaves it to an endpoint whose bucket has an empty object of each name.
+    fn start(script: impl Fn(&Request) -> Option<Answer> + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (seen, flooded, script) = (Arc::default(), Arc::default(), Arc::new(script));
+        let endpoint = Self { port, seen: Arc::clone(&seen), flooded: Arc::clone(&flooded) };
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let (seen, flooded, script) = (seen.clone(), flooded.clone(), script.clone());
+                thread::spawn(move || serve(stream, &seen, &flooded, &*script));
+            }
+        });
+        endpoint
+    }
+
+    fn count(&self, line: &str) -> usize {
+        self.seen.lock().unwrap().iter().filter(|seen| *seen == line).count()
+    }
+
+    async fn wait_for(&self, line: &str, count: usize) {
+        for _ in 0..1_000 {
+            if self.count(line) >= count {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("no {line} within 10 s, but {:?}", self.seen.lock().unwrap());
+    }
+
+    async fn try_store(&self) -> strait_store::Result<ObjectStore> {
+        let variables = [("AWS_ACCESS_KEY_ID", "strait"), ("AWS_SECRET_ACCESS_KEY", "strait-secret")];
+        let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
+        let endpoint = Some(format!("http://127.0.0.1:{}", self.port));
+        let options = Options { endpoint, variables, ..Options::default() };
+        ObjectStore::connect(Scheme::S3, "strait", &StorePath::root(), &options).await
+    }
+
+    async fn store(&self) -> ObjectStore {
+        self.try_store().await.unwrap()
+    }
+
+    /// A new file that reserved its name, with more than a part.
+    async fn written(&self) -> Box<dyn FileWriter> {
+        let created = create(&self.store().await).await;
+        let mut file = created.unwrap_or_else(|error| panic!("{error}"));
+        for _ in 0..3 {
+            file.append(Bytes::from(vec![7; 3 << 20])).await.unwrap();
+        }
+        file
+    }
+}
+
+fn serve(
+    stream: TcpStream,
+    seen: &Mutex<Vec<String>>,
+    flooded: &AtomicUsize,
+    script: &(dyn Fn(&Request) -> Option<Answer> + Send + Sync),
+) {
+    let mut to = stream.try_clone().unwrap();
+    let mut from = BufReader::new(stream);
+    loop {
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            if from.read_line(&mut head).unwrap_or(0) == 0 {
+                return;
+            }
+        }
+        let head = head.to_ascii_lowercase() + "\n" + head.lines().next().unwrap();
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+        let length = length.map_or(0, |length| length.parse().unwrap());
+        std::io::copy(&mut from.by_ref().take(length), &mut std::io::sink()).unwrap();
+        let line = head.lines().next_back().unwrap();
+        let line = line.trim_end_matches(" HTTP/1.1").to_owned();
+        let before = {
+            let mut seen = seen.lock().unwrap();
+            seen.push(line.clone());
+            seen.iter().filter(|one| **one == line).count() - 1
+        };
+        let request = Request { line, head, before };
+        match script(&request).unwrap_or_else(|| usual(&request)) {
+            Answer::Of(status, headers, body) => {
+                let length = match headers.contains("Content-Length") {
+                    true => String::new(),
+                    false => format!("Content-Length: {}\r\n", body.len()),
+                };
+                let answer = format!("HTTP/1.1 {status} -\r\n{headers}{length}\r\n{body}");
+                if to.write_all(answer.as_bytes()).is_err() {
+                    return;
+                }
+            }
+            Answer::Lost => return,
+            Answer::Flood(status, headers) => {
+                let head = format!("HTTP/1.1 {status} -\r\n{headers}Connection: close\r\n\r\n");
+                let mut piece = head.into_bytes();
+                while flooded.load(Ordering::Relaxed) < FLOOD_BYTES && to.write_all(&piece).is_ok() {
+                    piece = vec![b' '; 64 << 10];
+                    flooded.fetch_add(piece.len(), Ordering::Relaxed);
+                }
+                return;
+            }
+        }
+    }
+}
+
+/// Headers of an object.
+fn object(bytes: u64, more: &str) -> String {
+    let time = "Last-Modified: Thu, 01 Jan 2026 00:00:00 GMT\r\n";
+    format!("Content-Length: {bytes}\r\nETag: \"empty\"\r\n{time}{more}")
+}
+
+fn usual(request: &Request) -> Answer {
+    let of = |body| Answer::Of(200, String::new(), body);
+    match request.line.split_once(' ').unwrap() {
+        ("GET", _) => of("<ListBucketResult></ListBucketResult>"),
+        ("HEAD", _) => Answer::Of(200, object(0, ""), ""),
+        ("PUT", _) => Answer::Of(200, "ETag: \"empty\"\r\n".to_owned(), ""),
+        ("POST", target) if target.contains("uploads") => {
+            of("<InitiateMultipartUploadResult><UploadId>u</UploadId></InitiateMultipartUploadResult>")
+        }
+        ("POST", target) if target.contains("uploadId") => {
+            of("<CompleteMultipartUploadResult><ETag>whole</ETag></CompleteMultipartUploadResult>")
+        }
+        _ => Answer::Of(204, String::new(), ""),
+    }
+}
+
+fn refusal(status: u16, body: &'static str) -> Option<Answer> {
+    Some(Answer::Of(status, String::new(), body))
+}
+
+async fn create(store: &ObjectStore) -> Result<Box<dyn FileWriter>, Error> {
+    store.create(&ann(), &path("/f"), &CreateOptions::default()).await
+}
+
+fn ann() -> Principal {
+    Principal::new("ann")
+}
+
+fn path(path: &str) -> StorePath {
+    StorePath::parse(path).unwrap()
+}
+
+#[tokio::test]
+async fn a_completion_whose_answer_got_lost_has_an_unknown_outcome() {
+    // The endpoint completed the upload by the first request, and knows no such upload any more.
+    let endpoint = Endpoint::start(|request| match (request.line.as_str(), request.before) {
+        (COMPLETE, 0) => Some(Answer::Lost),
+        (COMPLETE, _) => refusal(404, "<Error><Code>NoSuchUpload</Code></Error>"),
+        _ => None,
+    });
+    let error = endpoint.written().await.close().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::OutcomeUnknown, "{error}");
+    assert_eq!(endpoint.count(COMPLETE), 2);
+}
+
+#[tokio::test]
+async fn a_completion_that_succeeds_when_repeated_is_a_success() {
+    let endpoint = Endpoint::start(|request| match (request.line.as_str(), request.before) {
+        (COMPLETE, 0) => Some(Answer::Lost),
+        _ => None,
+    });
+    endpoint.written().await.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_name_that_a_lost_request_may_have_reserved_isnt_called_taken() {
+    let endpoint = Endpoint::start(|request| match (request.line.as_str(), request.before) {
+        (RESERVE, 0) => refusal(500, ""),
+        (RESERVE, _) => refusal(412, ""),
+        _ => None,
+    });
+    let Err(error) = create(&endpoint.store().await).await else { panic!("it was refused") };
+    assert_eq!(error.kind(), ErrorKind::OutcomeUnknown, "{error}");
+}
+
+#[tokio::test]
+async fn a_refused_completion_leaves_no_parts() {
+    let endpoint = Endpoint::start(|request| match request.line.as_str() {
+        COMPLETE => refusal(412, ""),
+        _ => None,
+    });
+    let mut file = endpoint.written().await;
+    assert_eq!(file.close().await.unwrap_err().kind(), ErrorKind::NotFound);
+    drop(file);
+    endpoint.wait_for(ABORT, 1).await;
+}
+
+#[tokio::test]
+async fn a_cancelled_completion_leaves_no_parts() {
+    let endpoint = Endpoint::start(|request| match request.line.as_str() {
+        COMPLETE => {
+            thread::sleep(Duration::from_secs(2));
+            refusal(412, "")
+        }
+        _ => None,
+    });
+    let mut file = endpoint.written().await;
+    let close = tokio::time::timeout(Duration::from_millis(500), file.close());
+    assert!(close.await.is_err(), "it waits for the endpoint");
+    drop(file);
+    endpoint.wait_for(ABORT, 1).await;
+}
+
+#[tokio::test]
+async fn a_look_that_fails_isnt_called_a_replacement() {
+    let endpoint = Endpoint::start(|request| match request.line.as_str() {
+        LOOK => refusal(403, ""),
+        _ => None,
+    });
+    let error = endpoint.written().await.close().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{error}");
+    assert_eq!(endpoint.count(COMPLETE), 0);
+}
+
+#[tokio::test]
+async fn credentials_that_expire_are_unauthenticated_in_each_operation() {
+    // The answer to HEAD has no body.
+    let (lists, code) = (AtomicUsize::new(0), "<Error><Code>ExpiredToken</Code></Error>");
+    let endpoint = Endpoint::start(move |request| match request.line.split_once(' ') {
+        Some(("GET", _)) if lists.fetch_add(1, Ordering::Relaxed) == 0 => None,
+        Some(("HEAD", _)) => refusal(400, ""),
+        _ => refusal(400, code),
+    });
+    let store = endpoint.store().await;
+    let made = store.mkdirs(&ann(), &path("/d/e"), None).await;
+    let found = store.stat(&ann(), &path("/f")).await.map(drop);
+    for outcome in [made, found, create(&store).await.map(drop)] {
+        let error = outcome.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unauthenticated, "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_name_reserved_anew_belongs_to_another_writer() {
+    // Two empty objects have one entity tag. In a bucket that keeps them, they have two versions.
+    let endpoint = Endpoint::start(|request| match request.line.as_str() {
+        RESERVE => Some(Answer::Of(200, "ETag: \"empty\"\r\nx-amz-version-id: 1\r\n".to_owned(), "")),
+        LOOK => Some(Answer::Of(200, object(0, "x-amz-version-id: 2\r\n"), "")),
+        _ => None,
+    });
+    let mut file = endpoint.written().await;
+    assert_eq!(file.close().await.unwrap_err().kind(), ErrorKind::NotFound);
+    drop(file);
+    endpoint.wait_for(LOOK, 2).await;
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert_eq!((endpoint.count(COMPLETE), endpoint.count("DELETE /strait/f")), (0, 0));
+}
+
+#[tokio::test]
+async fn a_long_file_gets_a_new_name_only_if_it_is_free() {
+    let endpoint = Endpoint::start(|request| match request.line.as_str() {
+        "HEAD /strait/b" => refusal(404, ""),
+        "HEAD /strait/a" => Some(Answer::Of(200, object(3, ""), "")),
+        "GET /strait/a" => Some(Answer::Of(206, object(3, "Content-Range: bytes 0-2/3\r\n"), "abc")),
+        "POST /strait/b?uploadId=u" if request.head.contains("if-none-match: *") => refusal(412, ""),
+        _ => None,
+    });
+    let (store, from, to) = (endpoint.store().await, Path::from("a"), Path::from("b"));
+    let error = store.copy_through(&from, 3, &to, false).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::AlreadyExists, "{error}");
+    store.copy_through(&from, 3, &to, true).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_consoles_folder_stays_a_directory_in_a_renamed_one() {
+    const KEYS: &str = "<ListBucketResult>\
+        <Contents><Key>x/a/</Key><Size>0</Size><LastModified>2026-01-01T00:00:00Z</LastModified></Contents>\
+        <Contents><Key>x/b/</Key><Size>0</Size><LastModified>2026-01-01T00:00:00Z</LastModified></Contents>\
+        <Contents><Key>x/b</Key><Size>3</Size><LastModified>2026-01-01T00:00:00Z</LastModified></Contents>\
+        </ListBucketResult>";
+    let emptied = Arc::new(AtomicUsize::new(0));
+    let empties = Arc::clone(&emptied);
+    let endpoint = Endpoint::start(move |request| match request.line.as_str() {
+        "PUT /strait/y/b" if !request.head.contains("x-amz-copy-source") => {
+            empties.fetch_add(1, Ordering::Relaxed);
+            None
+        }
+        "HEAD /strait/x/b" => Some(Answer::Of(200, object(3, ""), "")),
+        line if line.starts_with("HEAD ") => refusal(404, ""),
+        line if line.starts_with("GET ") && line.contains("prefix=x%2F") => {
+            Some(Answer::Of(200, String::new(), KEYS))
+        }
+        // The copies are there, and what follows is another matter.
+        line if line.contains("?delete") => refusal(403, ""),
+        _ => None,
+    });
+    let store = endpoint.store().await;
+    store.rename(&ann(), &path("/x"), &path("/y"), false).await.unwrap_err();
+    assert_eq!(endpoint.count("PUT /strait/y/a"), 0, "an empty file hides the directory's entries");
+    assert_eq!(endpoint.count("PUT /strait/y/a/.strait-directory"), 1);
+    assert_eq!(emptied.load(Ordering::Relaxed), 0, "an empty object replaces the file's copy");
+    assert!(endpoint.count("PUT /strait/y/b") > 0);
+}
+
+#[tokio::test]
+async fn a_bucket_opens_whatever_keys_other_programs_made() {
+    let endpoint = Endpoint::start(|request| match request.line.split_once(' ') {
+        Some(("GET", _)) => refusal(
+            200,
+            "<ListBucketResult><Contents><Key>a//b</Key><Size>0</Size>\
+             <LastModified>2026-01-01T00:00:00Z</LastModified></Contents></ListBucketResult>",
+        ),
+        _ => None,
+    });
+    endpoint.store().await;
+}
+
+#[tokio::test]
+async fn a_read_ends_where_the_endpoint_sends_more_than_it_announced() {
+    let endpoint = Endpoint::start(|request| match request.line.as_str() {
+        LOOK => Some(Answer::Of(200, object(100, ""), "")),
+        "GET /strait/f" => Some(Answer::Flood(
+            206,
+            "Content-Range: bytes 0-99/100\r\nETag: \"empty\"\r\n\
+             Last-Modified: Thu, 01 Jan 2026 00:00:00 GMT\r\n",
+        )),
+        _ => None,
+    });
+    let file = endpoint.store().await.open(&ann(), &path("/f")).await.unwrap();
+    let error = file.read_at(0, 100).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Internal, "{error}");
+    assert!(endpoint.flooded.load(Ordering::Relaxed) < FLOOD_BYTES / 2);
+}
+
+#[tokio::test]
+async fn an_answer_of_any_length_costs_bounded_memory() {
+    let endpoint = Endpoint::start(|request| match request.line.split_once(' ') {
+        Some(("GET", _)) => Some(Answer::Flood(200, "")),
+        _ => None,
+    });
+    let Err(error) = endpoint.try_store().await else { panic!("that was no page") };
+    assert!(error.message().contains("more than 32 MiB"), "{error}");
+}
