@@ -282,7 +282,13 @@ static int32_t make_parents(char *full, const char *begin, strait_error *error) 
     return STRAIT_OK;
 }
 
+/* Locks an open file for its one writer; a pipe or a device is refused. Closes it after an error. */
 static int32_t locked(int fd, strait_error *error) {
+    struct stat found;
+    if (fstat(fd, &found) != 0 || !S_ISREG(found.st_mode)) {
+        close(fd);
+        return fail(STRAIT_IS_A_DIRECTORY, "it isn't a file", error);
+    }
     if (flock(fd, LOCK_EX | LOCK_NB) == 0) return STRAIT_OK;
     close(fd);
     return fail(STRAIT_BUSY, "another writer has the file open", error);
@@ -293,11 +299,12 @@ static int32_t create(void *opened, const strait_caller *caller, const char *pat
     (void)caller;
     HOST_PATH(full, opened, path);
     struct stat found;
-    if (stat(full, &found) == 0 && (S_ISDIR(found.st_mode) || !how->overwrite))
+    if (stat(full, &found) == 0 && (!S_ISREG(found.st_mode) || !how->overwrite))
         return fail(STRAIT_ALREADY_EXISTS, "the name is taken", error);
     int32_t kind = make_parents(full, full + strlen(((store *)opened)->root), error);
     if (kind != STRAIT_OK) return kind;
-    int flags = O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND | (how->overwrite ? 0 : O_EXCL);
+    /* Without O_NONBLOCK, a pipe that has this name by now would stop the thread. */
+    int flags = O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND | O_NONBLOCK | (how->overwrite ? 0 : O_EXCL);
     int fd = open(full, flags, 0600);
     if (fd < 0) return failed(error);
     kind = locked(fd, error);
@@ -315,7 +322,7 @@ static int32_t open_locked(const char *full, int *fd, strait_error *error) {
     struct stat found;
     if (stat(full, &found) != 0) return failed(error);
     if (!S_ISREG(found.st_mode)) return fail(STRAIT_IS_A_DIRECTORY, "it isn't a file", error);
-    *fd = open(full, O_WRONLY | O_CLOEXEC | O_APPEND);
+    *fd = open(full, O_WRONLY | O_CLOEXEC | O_APPEND | O_NONBLOCK);
     if (*fd < 0) return failed(error);
     return locked(*fd, error);
 }

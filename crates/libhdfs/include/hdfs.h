@@ -8,7 +8,8 @@
  * hdfsGetLastExceptionRootCause() has a text for people. Every function may be called from any
  * thread. After fork(2) a child may use its parent's connections and files that are open for
  * reading: it opens its own underneath. Its parent's files that are open for writing fail there
- * with EBADF.
+ * with EBADF. Destructors of a thread's own values may use and close open files, and connect; other
+ * calls fail there with ENOTSUP.
  *
  * A path is absolute, relative to the working directory, or a URI of the connection's store.
  */
@@ -62,7 +63,7 @@ hdfsFS hdfsConnectAsUser(const char *nn, tPort port, const char *user);
 /* The same two, sharing sockets with no other connection. */
 hdfsFS hdfsConnectNewInstance(const char *nn, tPort port);
 hdfsFS hdfsConnectAsUserNewInstance(const char *nn, tPort port, const char *user);
-/* Ends a connection. Files that are still open keep what they need. */
+/* Ends a connection. Files that are still open stay usable. */
 int hdfsDisconnect(hdfsFS fs);
 
 /* The same by a builder, which copies its strings. hdfsBuilderConnect frees it, also if it fails. */

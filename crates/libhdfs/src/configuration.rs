@@ -60,7 +60,7 @@ pub fn number(config: &HadoopConfig, name: &str) -> Outcome<Option<i32>> {
         Some(hexadecimal) => i64::from_str_radix(hexadecimal, 16),
         None => digits.parse(),
     };
-    let number = parsed.ok().and_then(|number| i32::try_from(sign * number).ok());
+    let number = parsed.ok().and_then(|number| i32::try_from(number.checked_mul(sign)?).ok());
     number.map(Some).ok_or_else(|| Failure::invalid(format!("{name} is {value:?}, which isn't a number")))
 }
 

@@ -25,7 +25,7 @@ pub async fn settled(
 }
 
 /// Copies a file or a tree, over an existing file. With `remove`, removes the source afterwards; in
-/// one store, it renames it instead.
+/// one store and as one user, it renames it instead.
 pub fn copy(
     source: &Connection,
     from: &StorePath,
@@ -45,7 +45,7 @@ pub fn copy(
         let status = here.store.stat(here.who, from).await?;
         let to = settled(there.store, there.who, from.name(), to).await?;
         checked(&to)?;
-        if remove && same {
+        if remove && same && source.is_same_user(target) {
             return here.store.rename(here.who, from, &to, true).await;
         }
         copy_tree(here, status, there, to).await?;
@@ -91,4 +91,28 @@ async fn copy_file(here: Side<'_>, from: &StorePath, there: Side<'_>, to: &Store
         writer.append(piece).await?;
     }
     writer.close().await.map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::filesystem::Target;
+
+    #[test]
+    fn a_file_isnt_copied_or_moved_onto_itself_by_another_user_either() {
+        let directory = tempfile::tempdir().unwrap();
+        let kept = directory.path().join("kept");
+        std::fs::write(&kept, b"content").unwrap();
+        let as_user = |user: &str| {
+            let target = Target { user: Some(user.to_owned()), ..Target::default() };
+            Connection::open(&target).unwrap()
+        };
+        let (ada, bob) = (as_user("ada"), as_user("bob"));
+        let path = StorePath::parse(kept.to_str().unwrap()).unwrap();
+        for remove in [false, true] {
+            let refused = copy(&ada, &path, &bob, &path, remove).unwrap_err();
+            assert!(refused.to_string().contains("into itself"), "{refused}");
+            assert_eq!(std::fs::read(&kept).unwrap(), b"content");
+        }
+    }
 }

@@ -29,9 +29,12 @@ pub struct Room {
     filled: usize,
 }
 
+// SAFETY: `new`'s caller promised the memory to this value alone, in whatever thread it is.
+unsafe impl Send for Room {}
+
 impl Room {
     /// # Safety
-    /// `at` has room for `length` bytes, as long as this value lives.
+    /// `at` has room for `length` bytes, which nothing else uses as long as this value lives.
     pub unsafe fn new(at: *mut u8, length: usize) -> Self {
         Self { at, left: length, filled: 0 }
     }

@@ -12,7 +12,7 @@ use strait_store::process::PerProcess;
 use strait_store::{FileSystem, Principal, Result, Scheme, StorePath, StoreUri, encoding};
 use strait_store_any::{HadoopConfig, OpenOptions};
 
-/// What a program wants to connect to.
+/// The store and the user that a program wants.
 #[derive(Default)]
 pub struct Target {
     /// None: this host's files. "default": the configuration's default store.
@@ -91,7 +91,7 @@ impl Connection {
         work: impl AsyncFnOnce(&Arc<dyn FileSystem>, &Principal) -> Result<T>,
     ) -> Outcome<T> {
         let (process, store) = self.store()?;
-        Ok(process.wait(work(store, &self.who))?)
+        Ok(process.wait_here(work(store, &self.who))??)
     }
 
     /// Runs an operation between this store and another one.
@@ -102,12 +102,17 @@ impl Connection {
     ) -> Outcome<T> {
         let ((process, here), (_, there)) = (self.store()?, other.store()?);
         let (here, there) = (Side { store: here, who: &self.who }, Side { store: there, who: &other.who });
-        Ok(process.wait(work(here, there))?)
+        Ok(process.wait_here(work(here, there))??)
     }
 
-    /// Whether both are connections to one store as one user.
+    /// Whether both are connections to one store, maybe as two users.
     pub fn is_same_store(&self, other: &Self) -> bool {
-        self.uri.store() == other.uri.store() && self.who == other.who
+        address(&self.uri) == address(&other.uri)
+    }
+
+    /// Whether both are connections as one user.
+    pub fn is_same_user(&self, other: &Self) -> bool {
+        self.who == other.who
     }
 
     /// The path that a program means: absolute, relative to the working directory, or a URI of this
@@ -419,9 +424,14 @@ mod tests {
     #[test]
     fn properties_refer_to_others() {
         let mut config = HadoopConfig::default();
-        for (name, value) in
-            [("a", "x-${b}-${no}"), ("b", "${c}"), ("c", "7"), ("loop", "${loop}"), ("hex", "-0x10")]
-        {
+        for (name, value) in [
+            ("a", "x-${b}-${no}"),
+            ("b", "${c}"),
+            ("c", "7"),
+            ("loop", "${loop}"),
+            ("hex", "-0x10"),
+            ("huge", "--9223372036854775808"),
+        ] {
             config.set(name, value);
         }
         let value = |name| configuration::value(&config, name);
@@ -432,5 +442,6 @@ mod tests {
         assert_eq!(configuration::number(&config, "hex").unwrap(), Some(-16));
         assert_eq!(configuration::number(&config, "none").unwrap(), None);
         assert!(configuration::number(&config, "a").is_err());
+        assert!(configuration::number(&config, "huge").is_err());
     }
 }

@@ -6,14 +6,14 @@
 //!                     │
 //!                filesystem (a connection) ── file (an open file), copying ── strait-store-any
 //!                     │
-//!                process (what a process has once)    failure (errno and texts)
+//!                process (the process's own state)    failure (errno and texts)
 //! ```
 //!
 //! This room must never: install a signal handler, or take a signal that is meant for the program;
 //! let a panic cross into C; in a forked child, touch its parent's connections or locks.
 
 #![allow(non_camel_case_types, non_snake_case, reason = "hdfs.h has these names")]
-#![allow(clippy::missing_safety_doc, reason = "hdfs.h states what each function asks of its caller")]
+#![allow(clippy::missing_safety_doc, reason = "hdfs.h states the duties of each function's caller")]
 
 mod configuration;
 mod connections;
@@ -76,7 +76,7 @@ unsafe fn bytes<'c>(text: *const c_char) -> Outcome<&'c [u8]> {
     unsafe { optional(text) }.ok_or_else(|| Failure::invalid("a null pointer in place of a string"))
 }
 
-/// As [`bytes`], for what must be UTF-8.
+/// As [`bytes`], for a text that must be UTF-8.
 ///
 /// # Safety
 /// As [`optional`].

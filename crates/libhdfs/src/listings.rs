@@ -39,20 +39,19 @@ fn allocated<T>(count: usize) -> Outcome<*mut T> {
 }
 
 impl hdfsFileInfo {
-    fn of(fs: &Connection, status: &FileStatus) -> Outcome<Self> {
-        let kind = if status.is_directory() { KIND_DIRECTORY } else { KIND_FILE };
-        Ok(Self {
-            mKind: kind,
-            mName: copied(&fs.name(&status.path))?,
-            mLastMod: status.modified_ms.div_euclid(1_000),
-            mSize: signed(status.length),
-            mReplication: c_short::try_from(status.replication).unwrap_or(c_short::MAX),
-            mBlockSize: signed(status.block_size),
-            mOwner: copied(status.owner.as_bytes())?,
-            mGroup: copied(status.group.as_bytes())?,
-            mPermissions: status.permission as c_short,
-            mLastAccess: status.accessed_ms.div_euclid(1_000),
-        })
+    /// Fills a zeroed entry. After a failure it has the strings made so far, for its owner to free.
+    fn fill(&mut self, fs: &Connection, status: &FileStatus) -> Outcome<()> {
+        self.mKind = if status.is_directory() { KIND_DIRECTORY } else { KIND_FILE };
+        self.mLastMod = status.modified_ms.div_euclid(1_000);
+        self.mSize = signed(status.length);
+        self.mReplication = c_short::try_from(status.replication).unwrap_or(c_short::MAX);
+        self.mBlockSize = signed(status.block_size);
+        self.mPermissions = status.permission as c_short;
+        self.mLastAccess = status.accessed_ms.div_euclid(1_000);
+        self.mName = copied(&fs.name(&status.path))?;
+        self.mOwner = copied(status.owner.as_bytes())?;
+        self.mGroup = copied(status.group.as_bytes())?;
+        Ok(())
     }
 }
 
@@ -60,14 +59,12 @@ impl hdfsFileInfo {
 fn array(fs: &Connection, statuses: &[FileStatus]) -> Outcome<*mut hdfsFileInfo> {
     let entries = allocated::<hdfsFileInfo>(statuses.len())?;
     for (index, status) in statuses.iter().enumerate() {
-        match hdfsFileInfo::of(fs, status) {
-            // SAFETY: the array has that many entries.
-            Ok(info) => unsafe { entries.add(index).write(info) },
-            Err(failure) => {
-                // SAFETY: the entries are filled, or zero.
-                unsafe { hdfsFreeFileInfo(entries, index as c_int) };
-                return Err(failure);
-            }
+        // SAFETY: the array has that many entries; zeros are one.
+        let entry = unsafe { &mut *entries.add(index) };
+        if let Err(failure) = entry.fill(fs, status) {
+            // SAFETY: the strings of these entries are strdup's, or null.
+            unsafe { hdfsFreeFileInfo(entries, index as c_int + 1) };
+            return Err(failure);
         }
     }
     Ok(entries)

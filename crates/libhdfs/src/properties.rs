@@ -16,7 +16,7 @@ fn numbered(work: impl FnOnce() -> Outcome<()>) -> c_int {
     )
 }
 
-/// A copy of the text for the caller, who frees it by free(3) or one of hdfs.h's functions.
+/// A copy of the text. The caller frees it by free(3) or by one of hdfs.h's functions.
 pub fn copied(text: &[u8]) -> Outcome<*mut c_char> {
     let text = CString::new(text).map_err(|_| Failure::invalid("a text with a NUL byte"))?;
     // SAFETY: it ends with a zero byte.

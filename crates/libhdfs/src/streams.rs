@@ -135,9 +135,9 @@ pub unsafe extern "C" fn hdfsOpenFile(
     replication: c_short,
     blocksize: tSize,
 ) -> *mut hdfsFile_internal {
-    // SAFETY: as hdfs.h asks.
-    let mut builder = unsafe { hdfsStreamBuilder::new(fs, path, flags) };
     reported(null_mut(), || {
+        // SAFETY: as hdfs.h asks.
+        let mut builder = unsafe { hdfsStreamBuilder::new(fs, path, flags) };
         if builder.writes().is_ok() {
             set_replication(&mut builder, replication)?;
             set_block_size(&mut builder, blocksize.into())?;
@@ -170,7 +170,7 @@ pub unsafe extern "C" fn hdfsStreamBuilderAlloc(
     flags: c_int,
 ) -> *mut hdfsStreamBuilder {
     // SAFETY: as hdfs.h asks.
-    Box::into_raw(Box::new(unsafe { hdfsStreamBuilder::new(fs, path, flags) }))
+    reported(null_mut(), || Ok(Box::into_raw(Box::new(unsafe { hdfsStreamBuilder::new(fs, path, flags) }))))
 }
 
 /// See hdfs.h.
@@ -250,8 +250,11 @@ pub unsafe extern "C" fn hdfsOpenFileBuilderAlloc(
     fs: *mut hdfs_internal,
     path: *const c_char,
 ) -> *mut hdfsOpenFileBuilder {
-    // SAFETY: as hdfs.h asks.
-    Box::into_raw(Box::new(hdfsOpenFileBuilder(unsafe { hdfsStreamBuilder::new(fs, path, O_RDONLY) })))
+    reported(null_mut(), || {
+        // SAFETY: as hdfs.h asks.
+        let file = unsafe { hdfsStreamBuilder::new(fs, path, O_RDONLY) };
+        Ok(Box::into_raw(Box::new(hdfsOpenFileBuilder(file))))
+    })
 }
 
 /// See hdfs.h. There is no option that a file could need.

@@ -113,7 +113,7 @@ static void fill(const char *path, size_t length, size_t piece) {
     SAY(hdfsCloseFile(fs, file));
 }
 
-/* Reads all that is left; JNI's library returns what it has at hand. */
+/* Reads all that is left; JNI's library returns the bytes at hand. */
 static int64_t read_all(hdfsFile file, char *to, int64_t most) {
     int64_t done = 0;
     while (done < most) {

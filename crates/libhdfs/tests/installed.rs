@@ -1,4 +1,4 @@
-//! The installation: what programs find by pkg-config, by CMake, and in place of a JVM.
+//! The installation: programs find it by pkg-config, by CMake, and in place of a JVM.
 
 mod common;
 

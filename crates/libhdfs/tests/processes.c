@@ -105,6 +105,38 @@ static void check_signals(const sigset_t *mask) {
     }
 }
 
+static pthread_key_t at_end;
+
+/* Runs after the library's own thread-local values are gone, as destructors of C++'s `thread_local`
+ * may. */
+static void close_at_end(void *file) {
+    assert(hdfsWrite(fs, file, " late", 5) == 5);
+    assert(hdfsCloseFile(fs, file) == 0);
+    /* Other calls need the thread. They fail, and don't end the process. */
+    assert(hdfsExists(fs, "/") == -1 && errno == ENOTSUP);
+    assert(hdfsGetLastExceptionRootCause() == NULL);
+    hdfsFS own = hdfsConnect(NULL, 0);
+    assert(own && hdfsDisconnect(own) == 0);
+}
+
+static void *end_with_an_open_file(void *path) {
+    hdfsFile file = hdfsOpenFile(fs, path, O_WRONLY, 0, 1, 0);
+    assert(file && hdfsWrite(fs, file, "early", 5) == 5);
+    assert(pthread_setspecific(at_end, file) == 0);
+    return NULL;
+}
+
+static void check_ending_thread(void) {
+    char path[512];
+    pthread_t thread;
+    assert(pthread_key_create(&at_end, close_at_end) == 0);
+    assert(pthread_create(&thread, NULL, end_with_an_open_file, (void *)in(path, "ending", 0)) == 0);
+    assert(pthread_join(thread, NULL) == 0);
+    hdfsFileInfo *info = hdfsGetPathInfo(fs, path);
+    assert(info && info->mSize == 10);
+    hdfsFreeFileInfo(info, 1);
+}
+
 int main(int argc, char **argv) {
     assert(argc == 4);
     const char *name = strcmp(argv[1], "NULL") ? argv[1] : NULL;
@@ -151,6 +183,7 @@ int main(int argc, char **argv) {
     assert(info && info->mSize == 13);
     hdfsFreeFileInfo(info, 1);
     assert(hdfsCloseFile(fs, shared) == 0);
+    check_ending_thread();
     check_signals(&mask);
     assert(hdfsDelete(fs, base, 1) == 0);
     assert(hdfsDisconnect(fs) == 0);

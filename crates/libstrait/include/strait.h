@@ -5,7 +5,8 @@
  *
  * Functions that fail return -1 (or NULL) and set errno; strait_error() tells more. All functions
  * may be called from any thread. After fork(2) a child may open files, but its parent's open files
- * fail there with EBADF; it may close them, which frees their memory only.
+ * fail there with EBADF; it may close them, which frees their memory only. The library installs no
+ * signal handler, and its threads block all signals.
  */
 #ifndef STRAIT_H
 #define STRAIT_H
@@ -24,25 +25,25 @@ typedef struct strait_plfs strait_plfs;
  * for open(2). mode: permission bits of a new file, without a umask. writer: the number of this
  * writer, for example its rank; several may have the same.
  *
- * O_TRUNC removes what all writers have synced before; with many writers let one of them do it. */
+ * O_TRUNC removes all bytes that any writer has synced before; with many writers let one of them do it. */
 strait_plfs *strait_plfs_open(const char *uri, int flags, mode_t mode, uint32_t writer);
 
 /* Writes n bytes at an offset. They are visible to others, and survive a crash, after sync or
  * close. Returns n. */
 ssize_t strait_plfs_pwrite(strait_plfs *file, const void *bytes, size_t n, off_t offset);
 
-/* Reads up to n bytes at an offset: what was synced before the open, and all that this handle
- * wrote, which it syncs for that. Holes read as zeros. Returns fewer bytes only at the file's end. */
+/* Reads up to n bytes at an offset. It sees the bytes synced before the open, and those that this
+ * handle wrote, which it syncs first. Holes read as zeros. Returns fewer bytes only at the file's end. */
 ssize_t strait_plfs_pread(strait_plfs *file, void *bytes, size_t n, off_t offset);
 
-/* Makes what this handle wrote durable, and visible to files that are opened afterwards and to the
- * next read through this handle; it also sees then what others have synced. */
+/* Makes this handle's bytes durable. Files that are opened afterwards see them. The next read
+ * through this handle sees them, too, and the bytes that others have synced. */
 int strait_plfs_sync(strait_plfs *file);
 
 /* Sets the length, and syncs. */
 int strait_plfs_truncate(strait_plfs *file, off_t length);
 
-/* The file's length: what was synced by all writers, after syncing this handle. */
+/* Syncs this handle, and returns the file's length: it counts the synced bytes of all writers. */
 off_t strait_plfs_length(strait_plfs *file);
 
 /* Syncs and closes. The handle is invalid afterwards, also after an error. */
@@ -61,7 +62,7 @@ int64_t strait_plfs_finalize(const char *uri, const char *to);
 int strait_plfs_rename(const char *uri, const char *to);
 
 struct strait_status {
-    uint64_t size;       /* of what was synced or closed, also while writers have it open */
+    uint64_t size;       /* counts synced and closed writers' bytes, also while it is open */
     int64_t modified_ms; /* since 1970-01-01 UTC */
     uint32_t mode;       /* permission bits */
     uint32_t uid, gid;   /* on this host; 65534 for names that it doesn't know */

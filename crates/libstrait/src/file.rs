@@ -123,10 +123,18 @@ impl File {
         Ok(file)
     }
 
+    /// Writes all bytes. It copies them in pieces: a checkpoint may have half of the host's memory.
     pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         let mut written = self.written("write")?;
-        self.process.wait(written.writer.write_at(offset, Bytes::copy_from_slice(bytes)))?;
-        written.unsynced = true;
+        if offset.checked_add(bytes.len() as u64).is_none_or(|end| end > i64::MAX as u64) {
+            return self.refuse("write", "the file would be longer than 2^63 - 1 bytes");
+        }
+        let mut at = offset;
+        for piece in bytes.chunks(MAX_CHUNK_BYTES) {
+            self.process.wait(written.writer.write_at(at, Bytes::copy_from_slice(piece)))?;
+            written.unsynced = true;
+            at += piece.len() as u64;
+        }
         Ok(())
     }
 
@@ -185,13 +193,13 @@ impl File {
             std::mem::forget(self);
             return Err(error);
         }
-        match self.writer {
-            Some(written) => {
-                let mut written = written.into_inner().unwrap_or_else(PoisonError::into_inner);
-                self.process.wait(written.writer.close())
-            }
+        let closed = match &self.writer {
+            Some(written) => self.process.wait(locked(written).writer.close()),
             None => Ok(()),
-        }
+        };
+        let process = self.process;
+        process.drop(self);
+        closed
     }
 
     fn publish(&self, written: &mut Written) -> Result<()> {

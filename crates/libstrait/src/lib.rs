@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   C program ── lib.rs (pointers, errno) ── file.rs (an open file) ── strait-plfs ── a store
-//!                                  process.rs (what a process has once)
+//!                                  process.rs (the process's own state)
 //! ```
 //!
 //! Pointers and errno stay in this file; the others are plain Rust.
@@ -23,6 +23,9 @@ use strait_store::{Error, ErrorKind, FileStatus, Result, fail};
 /// An open logical file.
 pub struct strait_plfs(File);
 
+/// Most bytes of one write: a slice has no more.
+const MAX_WRITE_BYTES: size_t = isize::MAX as size_t;
+
 thread_local! {
     static LAST_ERROR: RefCell<CString> = RefCell::default();
 }
@@ -40,7 +43,8 @@ fn reported<T>(failed: T, work: impl FnOnce() -> Result<T>) -> T {
             Errno::from_raw(error.kind().row().errno)
         };
         let text = error.to_string().replace('\0', "\\0");
-        LAST_ERROR.with_borrow_mut(|last| *last = CString::new(text).unwrap_or_default());
+        // Without thread-local storage, at a thread's end, the text is lost; errno stays.
+        let _ = LAST_ERROR.try_with(|last| *last.borrow_mut() = CString::new(text).unwrap_or_default());
         errno.set();
         failed
     })
@@ -69,6 +73,13 @@ unsafe fn handle<'c>(file: *const strait_plfs) -> Result<&'c File> {
     match unsafe { file.as_ref() } {
         Some(file) => Ok(&file.0),
         None => fail(ErrorKind::InvalidArgument, "a null pointer in place of a file"),
+    }
+}
+
+fn check_buffer(buffer: *const c_void) -> Result<()> {
+    match buffer.is_null() {
+        true => fail(ErrorKind::InvalidArgument, "a null pointer in place of a buffer"),
+        false => Ok(()),
     }
 }
 
@@ -112,7 +123,11 @@ pub unsafe extern "C" fn strait_plfs_pwrite(
         if n == 0 {
             return Ok(0);
         }
-        // SAFETY: the caller's promise.
+        check_buffer(bytes)?;
+        if n > MAX_WRITE_BYTES {
+            return fail(ErrorKind::InvalidArgument, "a write of more bytes than a program can have");
+        }
+        // SAFETY: the caller's promise; it isn't null, nor longer than a slice may be.
         let bytes = unsafe { std::slice::from_raw_parts(bytes.cast::<u8>(), n) };
         file.write_at(unsigned(offset)?, bytes)?;
         Ok(n as ssize_t)
@@ -134,6 +149,9 @@ pub unsafe extern "C" fn strait_plfs_pread(
         // SAFETY: the caller's promise.
         let file = unsafe { handle(file)? };
         let (mut at, mut done) = (unsigned(offset)?, 0);
+        if n > 0 {
+            check_buffer(bytes)?;
+        }
         while done < n {
             let piece = file.read_at(at, n - done)?;
             if piece.is_empty() {
@@ -268,5 +286,5 @@ pub unsafe extern "C" fn strait_plfs_remove(uri: *const c_char) -> c_int {
 /// See strait.h.
 #[unsafe(no_mangle)]
 pub extern "C" fn strait_error() -> *const c_char {
-    LAST_ERROR.with_borrow(|last| last.as_ptr())
+    LAST_ERROR.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr())
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use strait_store::{Error, ErrorKind, FileSystem, Principal, Result, StoreUri};
+use strait_store::{Error, ErrorKind, FileSystem, Principal, Result, StoreUri, callers};
 use strait_store_any::OpenOptions;
 use tokio::runtime::{Builder, Runtime};
 
@@ -43,15 +43,24 @@ pub fn current() -> Result<&'static Process> {
 
 impl Process {
     fn new(id: u32) -> Result<Self> {
-        let runtime =
-            Builder::new_multi_thread().worker_threads(THREADS).enable_all().thread_name("strait").build();
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(THREADS)
+            .enable_all()
+            .thread_name("strait")
+            .on_thread_start(callers::leave_signals_to_the_program)
+            .build();
         let failed = |error| Error::new(ErrorKind::Busy, "the process can't start threads").caused_by(error);
         Ok(Self { id, runtime: runtime.map_err(failed)?, stores: Mutex::default() })
     }
 
-    /// Waits for `work`.
-    pub fn wait<T>(&self, work: impl Future<Output = T>) -> T {
-        self.runtime.block_on(work)
+    /// Waits for `work`, also in a thread that is ending.
+    pub fn wait<T: Send>(&self, work: impl Future<Output = T> + Send) -> T {
+        callers::wait(&self.runtime, work)
+    }
+
+    /// Drops a value whose destructor may start tasks.
+    pub fn drop<T: Send>(&self, value: T) {
+        callers::drop_on(&self.runtime, value);
     }
 
     /// The store of a URI, opened at its first use.

@@ -23,7 +23,7 @@ fn forked_writers_make_one_file() {
     run(Command::new("cc")
         .args(["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Wpedantic", "-Werror"])
         // Valgrind doesn't know openat2, which a directory store needs.
-        .args(["-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-o"])
+        .args(["-g", "-pthread", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-o"])
         .arg(&program)
         .arg(sources.join("tests/many_writers.c"))
         .arg("-I")

@@ -9,7 +9,7 @@
 //! to the new name, which exactly one caller can do, and then appended to. Its rename moves *into* an
 //! existing directory, so renames of one process take turns and look first. It lists whole directories.
 //!
-//! This room must never: load a library that a client named; trust what a library returns; call one that
+//! This room must never: load a library that a client named; trust a result of a library; call one that
 //! brings a JVM within a gateway, unless its operator asks for it.
 
 mod symbols;
@@ -251,6 +251,9 @@ impl Inner {
             // SAFETY: as above.
             let name = unsafe { taken(info.name) };
             let name = name.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+            if matches!(name, "" | "." | "..") {
+                return fail(ErrorKind::Internal, "the library lists a name that can't be one");
+            }
             // SAFETY: as above.
             unsafe { status_of(info, format!("{above}/{name}")) }
         });
@@ -398,7 +401,7 @@ impl Foreign for HdfsLibrary {
             return fail(ErrorKind::IsADirectory, "it is a directory");
         }
         let file = self.inner.open(path, O_RDONLY, &CreateOptions::default())?;
-        // The status of a file being written lags behind what its readers see.
+        // Readers of a file that is being written may see more bytes than its status tells.
         let symbols = &self.inner.symbols;
         // SAFETY: the file is open.
         let seen =
@@ -564,7 +567,7 @@ impl Foreign for HdfsLibrary {
 /// The hosts of one block; None at the end.
 ///
 /// # Safety
-/// `found` is what hdfsGetHosts returned, and the blocks before this one are in it.
+/// hdfsGetHosts returned `found`, and the blocks before this one are in it.
 unsafe fn host_names(found: *mut *mut *mut c_char, block: usize) -> Option<Vec<String>> {
     // SAFETY: the caller's.
     let list = unsafe { *found.add(block) };
@@ -584,7 +587,7 @@ unsafe fn host_names(found: *mut *mut *mut c_char, block: usize) -> Option<Vec<S
     Some(names)
 }
 
-/// What is left of a directory, the next entry last.
+/// The rest of a directory's entries, the next one last.
 struct Entries(Vec<FileStatus>);
 
 impl Listing for Entries {
@@ -634,25 +637,27 @@ impl Reader for LibraryReader {
         let library = &self.file.library;
         // HDFS refuses a read past the end.
         let size = (size as u64).min(self.length.saturating_sub(offset)) as usize;
-        let mut bytes: Vec<u8> = Vec::with_capacity(size);
-        while bytes.len() < size {
-            let wanted = (size - bytes.len()).min(i32::MAX as usize);
-            let at = (offset + bytes.len() as u64) as i64;
-            // SAFETY: the file is open, and the vector has room for the wanted bytes behind its length.
+        // A library that tells of more bytes than it wrote gets zeros, and not this process's memory.
+        let mut bytes = vec![0; size];
+        let mut filled = 0;
+        while filled < size {
+            let rest = &mut bytes[filled..];
+            let (wanted, into) = (rest.len().min(i32::MAX as usize), rest.as_mut_ptr());
+            let at = (offset + filled as u64) as i64;
+            // SAFETY: the file is open, and `rest` has room for the wanted bytes.
             let read = unsafe {
-                let into = bytes.as_mut_ptr().add(bytes.len());
                 (library.symbols.pread)(library.fs.0, self.file.file.0, at, into.cast(), wanted as i32)
             };
             match usize::try_from(read) {
                 Ok(0) => break,
-                // SAFETY: the library has filled them.
-                Ok(read) if read <= wanted => unsafe { bytes.set_len(bytes.len() + read) },
+                Ok(read) if read <= wanted => filled += read,
                 Ok(_) => {
                     return fail(ErrorKind::Internal, "the library returns more bytes than were asked for");
                 }
                 Err(_) => return Err(last_error()),
             }
         }
+        bytes.truncate(filled);
         Ok(bytes)
     }
 

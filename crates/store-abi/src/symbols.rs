@@ -2,6 +2,7 @@
 
 use libloading::Library;
 use std::ffi::{c_char, c_int, c_short, c_void};
+use std::mem::ManuallyDrop;
 use std::path::Path;
 use strait_store::{ErrorKind, Result, fail};
 
@@ -36,8 +37,6 @@ macro_rules! symbols {
         pub struct Symbols {
             $(pub $name: unsafe extern "C" fn($($argument),*) -> $result,)*
             $(pub $late: Option<unsafe extern "C" fn($($late_argument),*) -> $late_result>,)*
-            // Last: the code must outlive the addresses above.
-            _library: Library,
         }
 
         impl Symbols {
@@ -51,7 +50,9 @@ macro_rules! symbols {
                 };
                 // SAFETY: loading runs the library's initializers. The operator named it, and vouches for it.
                 let library = match unsafe { Library::new(path) } {
-                    Ok(library) => library,
+                    // It stays loaded: its threads, and destructors of its thread-local values, may outlive
+                    // the connection. Hadoop's has such a destructor in each thread that called it.
+                    Ok(library) => ManuallyDrop::new(library),
                     Err(error) => return refuse(format!("can't be loaded: {error}")),
                 };
                 Ok(Self {
@@ -65,7 +66,6 @@ macro_rules! symbols {
                     },)*
                     // SAFETY: as above.
                     $($late: unsafe { library.get($late_symbol) }.ok().map(|symbol| *symbol),)*
-                    _library: library,
                 })
             }
         }

@@ -5,9 +5,10 @@
  *
  * Results.   Each function returns STRAIT_OK or a kind of error. After an error it may have
  *            written a message for people into `error`: the cause, without path and operation.
- * Ownership. Pointers that the caller passes are valid during the call only. What a function
- *            stores in `*store`, `*listing`, `*reader` and `*writer` is the plugin's, until the
- *            caller passes it to the function that ends it. After an error the caller ignores it.
+ * Ownership. Pointers that the caller passes are valid during the call only. A function stores a
+ *            pointer of the plugin's in `*store`, `*listing`, `*reader` or `*writer`. It stays
+ *            valid until the caller passes it to the function that ends it. After an error the
+ *            caller ignores it.
  * Threads.   The caller uses many threads. It calls all functions with one store or one reader
  *            at once, but never two with the same listing or writer.
  * Paths.     Absolute, normalised, with `/` between the names, UTF-8, ending with NUL. The root
@@ -55,7 +56,7 @@ enum {
     STRAIT_END = 100
 };
 
-/* Capabilities: what the file system can do beyond stat, list, open, create, rename, remove and
+/* Capabilities: the file system's abilities beyond stat, list, open, create, rename, remove and
  * mkdirs. The functions of an absent one are never called, and may be NULL. */
 enum {
     STRAIT_APPEND = 1 << 0,
@@ -118,7 +119,8 @@ typedef struct strait_attributes {
     const char *group; /* or NULL */
 } strait_attributes;
 
-/* Takes one block of a file: its hosts, ending with NULL. */
+/* Takes one block of a file: its hosts, ending with NULL. Call it in the thread of block_locations,
+ * before that returns. */
 typedef void (*strait_block_fn)(void *context, uint64_t offset, uint64_t length, const char *const *hosts);
 
 typedef struct strait_store_functions {
@@ -157,7 +159,7 @@ typedef struct strait_store_functions {
                       uint64_t *position, strait_error *error);
     /* Accepts all bytes, or fails. */
     int32_t (*write)(void *writer, const void *from, size_t size, strait_error *error);
-    /* Visible to readers who open the file afterwards. */
+    /* Readers that open the file afterwards see the bytes. */
     int32_t (*flush)(void *writer, strait_error *error);
     /* On stable storage. */
     int32_t (*sync)(void *writer, strait_error *error);

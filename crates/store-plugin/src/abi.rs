@@ -112,7 +112,7 @@ unsafe impl Send for Functions {}
 // SAFETY: as above.
 unsafe impl Sync for Functions {}
 
-/// What `checksum` fills.
+/// The results of `checksum`.
 pub struct CChecksum {
     pub kind: [c_char; CHECKSUM_BYTES],
     pub value: [u8; CHECKSUM_BYTES],

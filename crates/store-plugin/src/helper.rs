@@ -4,14 +4,15 @@ use crate::wire::{Answer, Channel, Request, Spec, bits};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use std::collections::HashMap;
+use std::fs::File;
 use std::io::{self, IoSliceMut};
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::mem::{ManuallyDrop, MaybeUninit};
+use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use strait_store::foreign::{Foreign, Listing, Reader, Writer};
-use strait_store::{CreateOptions, ErrorKind, FileStatus, Principal, Result, fail};
+use strait_store::{CreateOptions, Error, ErrorKind, FileStatus, Principal, Result, fail};
 
 /// Opens the file system of a library.
 pub type Opener = fn(&Spec) -> Result<Arc<dyn Foreign>>;
@@ -22,6 +23,7 @@ pub type Opener = fn(&Spec) -> Result<Arc<dyn Foreign>>;
 /// Standard input isn't such a socket.
 pub fn serve(opener: Opener) -> io::Result<()> {
     let control = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    leave_standard_input()?;
     let watched = control.try_clone()?;
     // The library may hang in this thread while it opens.
     std::thread::Builder::new().spawn(move || end_with(&watched))?;
@@ -36,12 +38,26 @@ pub fn serve(opener: Opener) -> io::Result<()> {
     let abilities = fs.capabilities();
     let opened = Answer::Opened { capabilities: bits(&abilities), recovery_ms: abilities.recovery_ms };
     first.send(&opened, &[])?;
+    answer_all(&control, fs)?;
+    end();
+    Ok(())
+}
+
+/// Standard input is empty afterwards. A library that reads it, or a program that a library starts, must
+/// not have the parent's socket.
+fn leave_standard_input() -> io::Result<()> {
+    // SAFETY: the descriptor is open, and nothing drops this second owner.
+    let mut input = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(0) });
+    Ok(rustix::io::dup2(&File::open("/dev/null")?, &mut input)?)
+}
+
+/// Answers the calls of each socket that the parent passes on, until it is gone.
+pub(crate) fn answer_all(control: &UnixStream, fs: Arc<dyn Foreign>) -> io::Result<()> {
     let session = Arc::new(Session { fs, handles: Mutex::default(), next: AtomicU64::new(1) });
-    while let Some(socket) = another(&control)? {
+    while let Some(socket) = another(control)? {
         let session = session.clone();
         std::thread::Builder::new().spawn(move || session.answer(Channel::new(socket.into())))?;
     }
-    end();
     Ok(())
 }
 
@@ -67,7 +83,10 @@ fn another(control: &UnixStream) -> io::Result<Option<OwnedFd>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut passed = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0];
-    let received = recvmsg(control, &mut [IoSliceMut::new(&mut byte)], &mut passed, RecvFlags::CMSG_CLOEXEC)?;
+    // A library may have signal handlers, which interrupt this thread.
+    let received = rustix::io::retry_on_intr(|| {
+        recvmsg(control, &mut [IoSliceMut::new(&mut byte)], &mut passed, RecvFlags::CMSG_CLOEXEC)
+    })?;
     if received.bytes == 0 {
         return Ok(None);
     }
@@ -98,7 +117,11 @@ impl Session {
                 Ok(answered) => answered,
                 Err(error) => (Answer::from(error), Vec::new()),
             };
-            if channel.send(&answer, &bytes).is_err() {
+            let sent = channel.send(&answer, &bytes).or_else(|error| match error.kind() {
+                io::ErrorKind::InvalidInput => channel.send(&Answer::from(too_long()), &[]),
+                _ => Err(error),
+            });
+            if sent.is_err() {
                 return;
             }
         }
@@ -197,6 +220,10 @@ fn done(outcome: Result<()>) -> Result<Answer> {
 
 fn strange<T>() -> Result<T> {
     fail(ErrorKind::Internal, "a call that makes no sense")
+}
+
+fn too_long() -> Error {
+    Error::new(ErrorKind::Unsupported, "the library's answer is longer than 4 MiB")
 }
 
 impl From<crate::wire::Who> for Principal {

@@ -9,6 +9,7 @@ use crate::abi::{
 use crate::wire::capabilities;
 use libloading::Library;
 use std::ffi::{CStr, CString, c_char, c_void};
+use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::path::Path;
 use std::ptr::null_mut;
@@ -37,8 +38,6 @@ struct Inner {
     store: Address,
     functions: Functions,
     abilities: Capabilities,
-    // Last: its code must outlive all that is dropped above.
-    _library: Library,
 }
 
 /// A plugin's own pointer.
@@ -60,7 +59,8 @@ impl Plugin {
         };
         // SAFETY: loading runs the library's initializers. The operator named it, and vouches for it.
         let loaded = unsafe { Library::new(library) };
-        let loaded = loaded.map_err(|error| wrong(format!("can't be loaded: {error}")))?;
+        // It stays loaded: its threads, and destructors of its thread-local values, may outlive the store.
+        let loaded = ManuallyDrop::new(loaded.map_err(|error| wrong(format!("can't be loaded: {error}")))?);
         // SAFETY: the header gives this type to the symbol.
         let entry =
             unsafe { loaded.get::<unsafe extern "C" fn() -> *const Functions>(b"strait_store_plugin\0") };
@@ -86,8 +86,9 @@ impl Plugin {
         // SAFETY: the table has at least this size.
         let functions = unsafe { *table };
         let store = open_store(&functions, uri, options)?;
-        let abilities = abilities(&functions, store);
-        let inner = Inner { store: Address(store), functions, abilities: abilities?, _library: loaded };
+        // If it lacks a function, the drop closes the store.
+        let mut inner = Inner { store: Address(store), functions, abilities: capabilities(0, 0) };
+        inner.abilities = abilities(&functions, store)?;
         Ok(Self { inner: Arc::new(inner) })
     }
 }
@@ -172,7 +173,7 @@ fn taken(array: &[c_char]) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// A caller as the header has it, and what it points to.
+/// A caller as the header has it, and the texts behind its pointers.
 struct Caller {
     _texts: Vec<CString>,
     _groups: Vec<*const c_char>,
@@ -514,7 +515,8 @@ struct PluginReader {
 impl Reader for PluginReader {
     fn read(&self, offset: u64, size: usize) -> Result<Vec<u8>> {
         let read = needed(self.plugin.functions.read, "read")?;
-        let mut bytes: Vec<u8> = Vec::with_capacity(size);
+        // A plugin that tells of more bytes than it wrote gets zeros, and not this process's memory.
+        let mut bytes = vec![0; size];
         let mut got = 0;
         // SAFETY: the reader is open, and the vector has room for `size` bytes.
         checked(|error| unsafe {
@@ -524,8 +526,7 @@ impl Reader for PluginReader {
             let why = format!("the plugin returns {got} bytes where {size} were asked for");
             return fail(ErrorKind::Internal, why);
         }
-        // SAFETY: the plugin has filled them.
-        unsafe { bytes.set_len(got) };
+        bytes.truncate(got);
         Ok(bytes)
     }
 

@@ -11,7 +11,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use strait_store::foreign::{Foreign, Listing, Reader, Writer};
@@ -21,7 +21,7 @@ use strait_store::{
 };
 
 /// With so many calls that don't return, the process is killed, and the next call starts another: a
-/// single one may wait for one file, and others should keep theirs.
+/// single one may wait for one file, and others should keep theirs. Calls that return late don't count.
 const MAX_HUNG: usize = 4;
 /// Pause after a process that ended early, so that a broken library doesn't keep a processor busy.
 const RESTART_PAUSE: Duration = Duration::from_secs(1);
@@ -54,8 +54,9 @@ struct Process {
     child: Mutex<Child>,
     control: UnixStream,
     idle: Mutex<Vec<Channel>>,
+    /// Those whose answers nobody waits for any more.
+    late: Mutex<Vec<Channel>>,
     patience: Duration,
-    hung: AtomicUsize,
     dead: AtomicBool,
 }
 
@@ -94,9 +95,10 @@ impl Remote {
             end = current.process.end(),
             "restarting the library's process"
         );
+        let started = Process::start(&self.launch, &self.spec, self.patience);
+        // It may have taken a minute. Calls that waited for it don't try again, one after the other.
         current.started = Instant::now();
-        let (process, _) = Process::start(&self.launch, &self.spec, self.patience)?;
-        current.process = process;
+        current.process = started?.0;
         Ok(current.process.clone())
     }
 
@@ -125,17 +127,9 @@ impl Process {
         command.process_group(0);
         command.args(&launch.arguments).stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::from(output));
         let child = command.spawn().map_err(failed)?;
-        let process = Arc::new(Self {
-            child: Mutex::new(child),
-            control,
-            idle: Mutex::default(),
-            patience,
-            hung: AtomicUsize::new(0),
-            dead: AtomicBool::new(false),
-        });
+        let process = Arc::new(Self::new(child, control, patience).map_err(failed)?);
         // The command holds our copy of their end. Without it, the end of the process is seen.
         drop(command);
-        process.control.set_read_timeout(Some(2 * patience)).map_err(failed)?;
         let mut first = Channel::new(process.control.try_clone().map_err(failed)?);
         let opened = first.send(&Request::Open(spec.clone()), &[]).and_then(|()| first.receive::<Answer>());
         let opened = opened.map_err(|error| {
@@ -159,6 +153,18 @@ impl Process {
         }
     }
 
+    fn new(child: Child, control: UnixStream, patience: Duration) -> io::Result<Self> {
+        limit(&control, patience)?;
+        Ok(Self {
+            child: Mutex::new(child),
+            control,
+            idle: Mutex::default(),
+            late: Mutex::default(),
+            patience,
+            dead: AtomicBool::new(false),
+        })
+    }
+
     fn is_dead(&self) -> bool {
         // It may have ended while nothing was asked.
         self.dead.load(Ordering::Acquire) || matches!(lock(&self.child).try_wait(), Ok(Some(_)) | Err(_))
@@ -167,6 +173,7 @@ impl Process {
     fn kill(&self) {
         self.dead.store(true, Ordering::Release);
         lock(&self.idle).clear();
+        lock(&self.late).clear();
         let mut child = lock(&self.child);
         // Errors mean that it has ended.
         let _ = child.kill();
@@ -184,17 +191,21 @@ impl Process {
         }
     }
 
-    fn channel(&self) -> io::Result<Channel> {
+    fn channel(&self) -> Result<Channel> {
         if let Some(channel) = lock(&self.idle).pop() {
             return Ok(channel);
         }
+        // Without a free descriptor, only this call fails.
         let (ours, theirs) = UnixStream::pair()?;
-        ours.set_read_timeout(Some(2 * self.patience))?;
+        limit(&ours, self.patience)?;
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut passed = SendAncillaryBuffer::new(&mut space);
         let sockets = [theirs.as_fd()];
         passed.push(SendAncillaryMessage::ScmRights(&sockets));
-        sendmsg(&self.control, &[IoSlice::new(&[0])], &mut passed, SendFlags::NOSIGNAL)?;
+        let sent = rustix::io::retry_on_intr(|| {
+            sendmsg(&self.control, &[IoSlice::new(&[0])], &mut passed, SendFlags::NOSIGNAL)
+        });
+        sent.map_err(|_| self.ended(Reads))?;
         Ok(Channel::new(ours))
     }
 
@@ -202,27 +213,63 @@ impl Process {
         if self.dead.load(Ordering::Acquire) {
             return fail(ErrorKind::Unavailable, format!("the library's process has ended ({})", self.end()));
         }
-        let sent = self.channel().and_then(|mut channel| {
-            channel.send(request, body)?;
-            Ok(channel)
-        });
-        // Nothing was executed.
-        let mut channel = sent.map_err(|_| self.ended(Reads))?;
+        self.take_late_answers();
+        let mut channel = self.channel()?;
+        match channel.send(request, body) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+                lock(&self.idle).push(channel);
+                return fail(ErrorKind::InvalidArgument, "the call is longer than 4 MiB");
+            }
+            // Nothing was executed. If the time ran out, the whole process is stopped: a thread of it only
+            // receives here.
+            Err(_) => return Err(self.ended(Reads)),
+        }
         match channel.receive::<Answer>() {
             Ok((answer, bytes)) => {
                 lock(&self.idle).push(channel);
                 Ok((answer.checked()?, bytes))
             }
             Err(error) if is_timeout(&error) => {
-                let hung = self.hung.fetch_add(1, Ordering::AcqRel) + 1;
-                if hung >= MAX_HUNG {
-                    tracing::error!("{hung} calls of a library don't return; its process is killed");
-                    self.kill();
-                }
+                self.hangs(channel);
                 let kind = if effect == Changes { ErrorKind::OutcomeUnknown } else { ErrorKind::TimedOut };
                 fail(kind, format!("the library doesn't return within {} s", 2 * self.patience.as_secs()))
             }
             Err(_) => Err(self.ended(effect)),
+        }
+    }
+
+    /// Leaves a call that doesn't return.
+    fn hangs(&self, channel: Channel) {
+        self.take_late_answers();
+        let hung = {
+            let mut late = lock(&self.late);
+            late.push(channel);
+            late.len()
+        };
+        if hung >= MAX_HUNG {
+            tracing::error!("{hung} calls of a library don't return; its process is killed");
+            self.kill();
+        }
+    }
+
+    /// Takes answers that came late. Nobody has their handles, which are released: they may be open
+    /// files, or locks on them.
+    fn take_late_answers(&self) {
+        let answered: Vec<Channel> =
+            lock(&self.late).extract_if(.., |channel| channel.is_readable()).collect();
+        for mut channel in answered {
+            match channel.receive::<Answer>() {
+                Ok((Answer::Handle { handle, .. }, _)) => {
+                    if channel.send(&Request::Release { handle }, &[]).is_ok() {
+                        // Its answer comes later, too.
+                        lock(&self.late).push(channel);
+                    }
+                }
+                Ok(_) => lock(&self.idle).push(channel),
+                // The next call notices a dead process.
+                Err(_) => {}
+            }
         }
     }
 
@@ -241,6 +288,12 @@ impl Drop for Process {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// Bounds the time of each step on a socket: a call takes up to the patience, and others may be before it.
+fn limit(socket: &UnixStream, patience: Duration) -> io::Result<()> {
+    socket.set_read_timeout(Some(2 * patience))?;
+    socket.set_write_timeout(Some(2 * patience))
 }
 
 fn is_timeout(error: &io::Error) -> bool {
@@ -435,4 +488,162 @@ impl Foreign for Remote {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::helper::answer_all;
+    use std::sync::atomic::AtomicUsize;
+    use strait_store::foreign::absent;
+
+    const PATIENCE: Duration = Duration::from_millis(50);
+    /// Longer than a call waits.
+    const SLOW: Duration = Duration::from_millis(300);
+
+    /// A library with slow files, and a file of too many blocks.
+    #[derive(Default)]
+    struct Library {
+        open_files: Arc<AtomicUsize>,
+    }
+
+    struct OpenFile(Arc<AtomicUsize>);
+
+    impl Reader for OpenFile {
+        fn read(&self, _: u64, _: usize) -> Result<Vec<u8>> {
+            Ok(Vec::new())
+        }
+        fn length(&self) -> u64 {
+            0
+        }
+    }
+
+    impl Drop for OpenFile {
+        fn drop(&mut self) {
+            self.0.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+
+    impl Foreign for Library {
+        fn capabilities(&self) -> Capabilities {
+            capabilities(0, 0)
+        }
+        fn stat(&self, _: &Principal, _: &str) -> Result<FileStatus> {
+            fail(ErrorKind::NotFound, "there is nothing")
+        }
+        fn list(&self, _: &Principal, _: &str) -> Result<Box<dyn Listing>> {
+            absent()
+        }
+        fn open(&self, _: &Principal, _: &str) -> Result<Arc<dyn Reader>> {
+            std::thread::sleep(SLOW);
+            self.open_files.fetch_add(1, Ordering::SeqCst);
+            Ok(Arc::new(OpenFile(self.open_files.clone())))
+        }
+        fn create(&self, _: &Principal, _: &str, _: &CreateOptions) -> Result<Box<dyn Writer>> {
+            absent()
+        }
+        fn append(&self, _: &Principal, _: &str) -> Result<Box<dyn Writer>> {
+            absent()
+        }
+        fn truncate(&self, _: &Principal, _: &str, _: u64) -> Result<()> {
+            absent()
+        }
+        fn rename(&self, _: &Principal, _: &str, _: &str, _: bool) -> Result<()> {
+            absent()
+        }
+        fn remove(&self, _: &Principal, _: &str, _: bool) -> Result<()> {
+            absent()
+        }
+        fn mkdirs(&self, _: &Principal, _: &str, _: Option<u32>) -> Result<()> {
+            absent()
+        }
+        fn set_attributes(&self, _: &Principal, _: &str, _: &SetAttributes) -> Result<()> {
+            absent()
+        }
+        fn block_locations(&self, _: &Principal, _: &str, _: Range<u64>) -> Result<Vec<BlockLocation>> {
+            let block = BlockLocation {
+                offset: 0,
+                length: 1,
+                hosts: vec!["a.host.with.a.long.name".to_owned()],
+                addresses: Vec::new(),
+                corrupt: false,
+            };
+            Ok(vec![block; 200_000])
+        }
+    }
+
+    /// A process, and the socket at which a helper answers. Its child only stands for its life.
+    fn process(patience: Duration) -> (Process, UnixStream) {
+        let (control, theirs) = UnixStream::pair().unwrap();
+        let child = Command::new("sleep").arg("60").spawn().unwrap();
+        (Process::new(child, control, patience).unwrap(), theirs)
+    }
+
+    /// A process whose calls go to this library, in threads of the test.
+    fn with(library: Library, patience: Duration) -> Process {
+        let (process, theirs) = process(patience);
+        std::thread::spawn(move || answer_all(&theirs, Arc::new(library)));
+        process
+    }
+
+    fn who() -> Who {
+        Who { user: "ada".to_owned(), groups: Vec::new() }
+    }
+
+    fn stat(process: &Process) -> ErrorKind {
+        let request = Request::Stat { who: who(), path: "/".to_owned() };
+        process.call(Reads, &request, &[]).map(drop).unwrap_err().kind()
+    }
+
+    #[test]
+    fn slow_calls_that_return_late_neither_end_the_process_nor_leave_files_open() {
+        let library = Library::default();
+        let open_files = library.open_files.clone();
+        let process = with(library, PATIENCE);
+        for _ in 0..=MAX_HUNG {
+            let request = Request::OpenFile { who: who(), path: "/slow".to_owned() };
+            let late = process.call(Reads, &request, &[]).map(drop).unwrap_err();
+            assert_eq!(late.kind(), ErrorKind::TimedOut, "{late}");
+            std::thread::sleep(SLOW);
+        }
+        assert!(!process.is_dead());
+        let began = Instant::now();
+        while open_files.load(Ordering::SeqCst) > 0 || !lock(&process.late).is_empty() {
+            stat(&process);
+            assert!(began.elapsed() < Duration::from_secs(10), "files stay open");
+        }
+    }
+
+    #[test]
+    fn calls_that_dont_return_end_the_process() {
+        let (process, _theirs) = process(PATIENCE);
+        for _ in 0..MAX_HUNG {
+            assert!(!process.is_dead());
+            assert_eq!(stat(&process), ErrorKind::TimedOut);
+        }
+        assert!(process.is_dead());
+    }
+
+    #[test]
+    fn a_process_that_receives_nothing_keeps_no_writer_waiting() {
+        let (process, _theirs) = process(PATIENCE);
+        let (sender, received) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let request = Request::Write { handle: 1 };
+            let written = process.call(Changes, &request, &vec![0; strait_store::MAX_CHUNK_BYTES]);
+            sender.send(written.map(drop).map_err(|error| error.kind()))
+        });
+        let written = received.recv_timeout(Duration::from_secs(10)).expect("the call returns");
+        assert_eq!(written, Err(ErrorKind::Unavailable));
+    }
+
+    #[test]
+    fn an_answer_that_is_too_long_leaves_the_process_alive() {
+        let process = with(Library::default(), Duration::from_secs(30));
+        let request = Request::Locate { who: who(), path: "/f".to_owned(), start: 0, end: 1 };
+        let refused = process.call(Reads, &request, &[]).map(drop).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Unsupported, "{refused}");
+        assert!(!process.is_dead());
+        assert_eq!(stat(&process), ErrorKind::NotFound);
+    }
 }

@@ -20,7 +20,7 @@ use tokio::time::timeout;
 pub const CALL_PATIENCE: Duration = Duration::from_secs(30);
 /// Calls at a time, hung ones among them. With all of them hung, further calls fail as well.
 const CALLS_AT_ONCE: usize = 64;
-/// A listing's entries are asked for in portions; so many wait.
+/// Time limit of a close, unless that of a call is longer: a library may send the whole file then.
 const CLOSING_PATIENCE: Duration = Duration::from_secs(60);
 
 /// A store over a library.

@@ -2,6 +2,7 @@
 //!
 //! A frame is two lengths (u32, little endian), a head (postcard), and a body of plain bytes.
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -10,12 +11,12 @@ use strait_store::{
     SetAttributes, StoreStatus,
 };
 
-/// Longest head: a portion of a listing with long names.
+/// Longest head: a portion of a listing with long names, or some 70,000 blocks.
 const MAX_HEAD_BYTES: usize = 4 << 20;
 /// First read of a frame: most frames are shorter.
 const FIRST_READ_BYTES: usize = 16 << 10;
 
-/// What the helper opens.
+/// The file system that the helper opens.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Spec {
     /// The kind of library: a plugin, or hdfs.h.
@@ -350,10 +351,13 @@ impl Channel {
         Self { stream, received: Vec::with_capacity(FIRST_READ_BYTES) }
     }
 
-    /// Sends a frame.
+    /// Sends a frame. Nothing is sent of one that the other end would refuse; that is `InvalidInput`.
     pub fn send(&mut self, head: &impl Serialize, body: &[u8]) -> io::Result<()> {
         let mut frame = vec![0; 8];
         frame = postcard::to_extend(head, frame).map_err(io::Error::other)?;
+        if frame.len() - 8 > MAX_HEAD_BYTES || body.len() > MAX_CHUNK_BYTES {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a frame is too long"));
+        }
         let head_length = (frame.len() - 8) as u32;
         frame[..4].copy_from_slice(&head_length.to_le_bytes());
         frame[4..8].copy_from_slice(&(body.len() as u32).to_le_bytes());
@@ -365,8 +369,16 @@ impl Channel {
         self.stream.write_all(body)
     }
 
-    /// Receives a frame. An end before its first byte is `UnexpectedEof`.
+    /// Receives a frame. An end before its first byte is `UnexpectedEof`, a timeout there `WouldBlock`. A
+    /// frame that breaks off is `InvalidData`.
     pub fn receive<T: for<'a> Deserialize<'a>>(&mut self) -> io::Result<(T, Vec<u8>)> {
+        self.fill(1)?;
+        let received = self.rest();
+        received.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+    }
+
+    /// Receives a frame that has begun.
+    fn rest<T: for<'a> Deserialize<'a>>(&mut self) -> io::Result<(T, Vec<u8>)> {
         self.fill(8)?;
         let number = |at: usize| {
             let bytes = self.received[at..at + 4].try_into().unwrap_or_default();
@@ -374,11 +386,11 @@ impl Channel {
         };
         let (head_length, body_length) = (number(0), number(4));
         if head_length > MAX_HEAD_BYTES || body_length > MAX_CHUNK_BYTES {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "a frame claims a nonsense length"));
+            return Err(io::Error::other("a frame claims a nonsense length"));
         }
         self.fill(8 + head_length)?;
         let head = postcard::from_bytes(&self.received[8..8 + head_length]);
-        let head = head.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        let head = head.map_err(io::Error::other)?;
         self.received.drain(..8 + head_length);
         let here = self.received.len().min(body_length);
         let mut body: Vec<u8> = self.received.drain(..here).collect();
@@ -386,7 +398,17 @@ impl Channel {
             body.resize(body_length, 0);
             self.stream.read_exact(&mut body[here..])?;
         }
-        Ok((head, body))
+        // Each call waits for its answer. More bytes would be taken for the next one.
+        match self.received.is_empty() {
+            true => Ok((head, body)),
+            false => Err(io::Error::other("bytes come after a frame")),
+        }
+    }
+
+    /// Whether bytes, or the end, can be received now.
+    pub fn is_readable(&self) -> bool {
+        let mut events = [PollFd::new(&self.stream, PollFlags::IN)];
+        poll(&mut events, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
     }
 
     /// Receives until there are so many bytes at least.
@@ -424,5 +446,29 @@ mod tests {
         ours.write_all(&[0xff; 16]).unwrap();
         let refused = Channel::new(theirs).receive::<Answer>().map(drop).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::InvalidData);
+    }
+
+    #[test]
+    fn a_frame_that_the_other_end_would_refuse_isnt_sent() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let (mut ours, mut theirs) = (Channel::new(ours), Channel::new(theirs));
+        let blocks = vec![(0, 0, vec!["host".to_owned(); 64]); MAX_HEAD_BYTES / 64];
+        let refused = ours.send(&Answer::Blocks(blocks), &[]).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
+        ours.send(&Answer::Bytes, b"bytes").unwrap();
+        let (answer, body) = theirs.receive::<Answer>().unwrap();
+        assert!(matches!(answer, Answer::Bytes) && body == b"bytes");
+    }
+
+    #[test]
+    fn bytes_after_a_frame_and_a_frame_that_breaks_off_are_refused() {
+        let patience = Some(std::time::Duration::from_millis(10));
+        for sent in [&[1, 0, 0, 0, 0, 0, 0, 0, 0, 0xff][..], &[1, 0, 0, 0, 9, 0, 0, 0, 0], &[1, 0, 0]] {
+            let (mut ours, theirs) = UnixStream::pair().unwrap();
+            theirs.set_read_timeout(patience).unwrap();
+            ours.write_all(sent).unwrap();
+            let refused = Channel::new(theirs).receive::<Answer>().map(drop).unwrap_err();
+            assert_eq!(refused.kind(), io::ErrorKind::InvalidData, "{sent:?}");
+        }
     }
 }

@@ -17,6 +17,7 @@
 //! declares itself single-identity.
 
 pub mod budget;
+pub mod callers;
 #[cfg(feature = "contract")]
 pub mod contract;
 pub mod crc;

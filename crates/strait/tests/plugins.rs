@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use strait_store::contract::{self, Fixture};
-use strait_store::{FileSystem, Principal, StorePath, StoreUri};
+use strait_store::{CreateOptions, ErrorKind, FileSystem, Principal, StorePath, StoreUri};
 use strait_store_any::{ForeignOptions, Launch, Library, OpenOptions};
 use support::{Gateway, Run, binary, command};
 
@@ -60,6 +60,23 @@ async fn reference_keeps_the_contract(name: &str, inside: bool) {
         inside,
     };
     keeps_the_contract(name, opened("plugin:dir://here/", "dir", library).await, "root").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pipe_under_a_files_name_stops_no_writer_of_the_reference() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = support::fresh(dir.path(), "data");
+    assert!(Command::new("mkfifo").arg(data.join("pipe")).status().unwrap().success());
+    let library = Library {
+        path: built("plugins/reference/reference.c", dir.path()),
+        options: vec![("root".to_owned(), data.display().to_string())],
+        inside: true,
+    };
+    let store = opened("plugin:dir://here/", "dir", library).await;
+    let (who, pipe) = (Principal::new("root"), StorePath::parse("/pipe").unwrap());
+    let overwrite = CreateOptions { overwrite: true, ..CreateOptions::default() };
+    let created = tokio::time::timeout(Duration::from_secs(10), store.create(&who, &pipe, &overwrite)).await;
+    assert_eq!(created.expect("it returns").map(drop).unwrap_err().kind(), ErrorKind::AlreadyExists);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -150,6 +167,7 @@ fn a_bad_plugin_is_a_typed_error_in_time() {
     ran("", &["stat", "plugin:bad://x/text"]).fails(BUSY, "xxx");
     ran("", &["stat", "plugin:bad://x/long"]).fails(INTERNAL, "nonsense as the status of /long");
     ran("", &["stat", "plugin:bad://x/hang"]).fails(TIMED_OUT, "doesn't return within 1 s");
+    ran("", &["stat", "plugin:bad://x/input"]).ok();
     ran("", &["stat", "plugin:bad://x/crash"]).fails(UNAVAILABLE, "by signal 6");
     ran("", &["cat", "plugin:bad://x/f"]).fails(INTERNAL, "where");
     ran("", &["ls", "plugin:bad://x/"]).fails(INTERNAL, "a name that can't be one");

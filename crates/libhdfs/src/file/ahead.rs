@@ -39,7 +39,7 @@ impl Drop for Ahead {
 }
 
 impl Sequence {
-    /// Copies what is here already.
+    /// Copies the bytes that are here already.
     pub(super) fn copy(&mut self, at: u64, room: &mut Room) {
         if let Some(begin) = self.within_current(at) {
             self.next = at + room.put(&self.current[begin..]) as u64;
@@ -100,7 +100,7 @@ impl Sequence {
         (begin < self.current.len()).then_some(begin)
     }
 
-    /// Asks for what is missing ahead, from `from` on if nothing is under way.
+    /// Asks for the missing pieces ahead, from `from` on if nothing is under way.
     fn ask(&mut self, reader: &Arc<dyn FileReader>, from: u64) {
         while self.ahead.len() < PIECES_AHEAD {
             let offset = self.ahead.back().map_or(from, |last| last.offset + last.length as u64);

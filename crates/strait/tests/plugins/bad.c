@@ -25,6 +25,8 @@ static int32_t get_status(void *store, const strait_caller *caller, const char *
     if (strcmp(path, "/crash") == 0) abort();
     if (strcmp(path, "/hang") == 0) pause();
     if (strcmp(path, "/kind") == 0) return 4711;
+    char byte;
+    if (strcmp(path, "/input") == 0 && read(STDIN_FILENO, &byte, 1) != 0) return STRAIT_CORRUPT;
     if (strcmp(path, "/text") == 0) {
         memset(error->message, 'x', sizeof error->message); /* without its end */
         return STRAIT_BUSY;
