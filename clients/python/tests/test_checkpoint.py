@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 import gateways
+import numpy
 import pytest
 import safetensors
 
@@ -128,6 +129,24 @@ def test_a_logical_file_is_a_file_object(uri):
     with plfs.open(f"{uri}.moved") as file, pytest.raises(OSError, match="isn't open for writing"):
         file.write(b"x")
     plfs.remove(f"{uri}.moved")
+
+
+def test_a_big_endian_tensor_is_refused():
+    # The format has none: a reader would take its bytes for other numbers.
+    tensor = numpy.arange(3, dtype=">f4")
+    spec = checkpoint.Spec.of(tensor)
+    with pytest.raises(ValueError, match="big-endian"):
+        checkpoint._bytes_of(tensor)
+    assert bytes(checkpoint._bytes_of(tensor.astype("<f4"))) == tensor.astype("<f4").tobytes()
+    assert spec.nbytes == 12
+
+
+@pytest.mark.parametrize("call", [plfs.open, plfs.stat, plfs.remove])
+def test_a_uri_with_a_null_byte_isnt_taken_for_its_begin(uri, call):
+    plfs.open(uri, "x").close()
+    with pytest.raises(ValueError, match="null byte"):
+        call(f"{uri}\0.other")
+    assert plfs.stat(uri).size == 0
 
 
 class Array:

@@ -140,6 +140,8 @@ def _bytes_of(tensor: Any) -> memoryview:
     view = memoryview(tensor)
     if not view.c_contiguous:
         raise ValueError("a tensor isn't contiguous")
+    if view.format[:1] in (">", "!"):
+        raise ValueError(f"a tensor is big-endian ({view.format}); the format is little-endian")
     # An empty shape can't be cast.
     return view.cast("B") if view.nbytes else memoryview(b"")
 

@@ -83,6 +83,10 @@ def _library() -> ctypes.CDLL:
 
 def _call(name: str, *arguments: Any) -> Any:
     """Calls the library; raises the OSError of its errno."""
+    for argument in arguments:
+        if isinstance(argument, bytes) and b"\0" in argument:
+            # C would take the part before it for the whole.
+            raise ValueError("embedded null byte")
     library = _library()
     function: Callable[..., Any] = getattr(library, f"strait_plfs_{name}")
     result = function(*arguments)
