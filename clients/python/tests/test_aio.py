@@ -63,6 +63,11 @@ def test_many_tasks_read_one_file_at_once(real):
     run(real_address(real), work)
 
 
+def test_it_has_the_methods_of_the_client():
+    methods = {name for name in vars(strait.Client) if not name.startswith("_")}
+    assert methods - set(dir(strait.aio.AsyncClient)) == set()
+
+
 def test_errors_are_the_clients(fake):
     async def work(client):
         with pytest.raises(FileNotFoundError) as caught:
@@ -107,6 +112,47 @@ def test_a_cancelled_write_and_the_next_one_keep_their_order(fake):
         assert fake.files["/x"] == b"onetwo"
 
     run(fake.address, work)
+
+
+@pytest.mark.parametrize("mode", ["rb", "wb"])
+def test_a_file_whose_opening_was_cancelled_is_closed_beside_the_loop(fake, mode):
+    opens = "openFile" if mode == "rb" else "createFile"
+    fake.files["/x"] = bytearray(b"abc")
+    fake.silent.update((opens, "closeFile"))
+
+    async def work(client):
+        opening = asyncio.create_task(client._open("/x", mode, -1, {}))
+        await asyncio.to_thread(fake.await_waiting, opens, 1)
+        opening.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await opening
+        fake.resume_once(opens)
+        began = time.monotonic()
+        await asyncio.to_thread(fake.await_waiting, "closeFile", 1)
+        await asyncio.sleep(0.05)
+        assert time.monotonic() - began < 5, "the loop has waited for the gateway"
+        fake.resume()
+
+    run(fake.address, work)
+    assert not fake.handles
+
+
+def test_a_session_whose_connecting_was_cancelled_is_ended(fake):
+    fake.silent.add("openSession")
+
+    async def work():
+        connecting = asyncio.create_task(strait.aio._connect(fake.address, {}))
+        await asyncio.to_thread(fake.await_waiting, "openSession", 1)
+        connecting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await connecting
+        fake.resume()
+
+    asyncio.run(work())
+    deadline = time.monotonic() + 10
+    while not fake.calls["closeSession"]:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def test_a_failed_connect_leaves_no_threads():

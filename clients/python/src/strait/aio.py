@@ -16,7 +16,7 @@ import functools
 import itertools
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, cast
 
@@ -74,11 +74,29 @@ async def _connect(address: str, options: dict[str, Any]) -> "AsyncClient":
     threads = ThreadPoolExecutor(THREADS, "strait-aio")
     connecting = functools.partial(strait.client.connect, address, **options)
     try:
-        client = await asyncio.get_running_loop().run_in_executor(threads, connecting)
+        client = await _opened(threads, connecting)
     except BaseException:
         threads.shutdown(wait=False)
         raise
     return AsyncClient(client, threads)
+
+
+async def _opened(threads: ThreadPoolExecutor, opening: Callable[[], R]) -> R:
+    """What `opening` gives. If the task is cancelled, a thread closes that: its drop would do so in
+    the loop's thread."""
+    running = threads.submit(opening)
+    try:
+        return await asyncio.wrap_future(running)
+    except asyncio.CancelledError:
+        if not running.cancel():  # it runs, or is done
+            with contextlib.suppress(RuntimeError):  # the client is closed
+                threads.submit(_close, running)
+        raise
+
+
+def _close(opening: Future[Any]) -> None:
+    with contextlib.suppress(Exception):  # nobody waits for it
+        opening.result().close()
 
 
 def _awaited(
@@ -157,6 +175,7 @@ class AsyncClient:
     utime = _awaited(Client.utime)
     setrep = _awaited(Client.setrep)
     truncate = _awaited(Client.truncate)
+    concat = _awaited(Client.concat)
     get = _awaited(Client.get)
     put = _awaited(Client.put)
 
@@ -186,7 +205,8 @@ class AsyncClient:
         self, path: RemotePath, mode: str, buffering: int, options: dict[str, Any]
     ) -> "AsyncFile":
         opening: Callable[..., Any] = self._client.open
-        file = await self._run(functools.partial(opening, path, mode, buffering, **options))
+        work = functools.partial(opening, path, mode, buffering, **options)
+        file = await _opened(self._threads, work)
         return AsyncFile(self, file)
 
 
