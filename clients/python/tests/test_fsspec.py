@@ -3,6 +3,7 @@
 import multiprocessing
 import pickle
 import threading
+from pathlib import PurePosixPath
 
 import fsspec
 import gateways
@@ -106,6 +107,15 @@ def test_a_misspelled_option_is_an_error():
         fsspec.filesystem("strait", host="gateway", pasword="secret")
 
 
+def test_a_uri_of_another_store_isnt_taken_for_a_path_of_this_one(fs, place):
+    fs.pipe_file(f"{place.root}/x", b"")
+    elsewhere = f"strait://{place.address}/@lab{place.root}/x"
+    for remove in (fs.rm, fs.rm_file, lambda uri: fs.rm([uri], recursive=True)):
+        with pytest.raises(strait.InvalidArgument, match="store is the gateway's default"):
+            remove(elsewhere)
+    assert fs.exists(f"strait://{place.address}{place.root}/x")
+
+
 def test_the_store_of_a_uri_is_the_store_that_is_read(tmp_path):
     gateways.require_command()
     for name in ("one", "two"):
@@ -136,6 +146,35 @@ def test_ranges_count_from_the_end_too(fs, place):
         fs.cat_ranges([f"{path}-not", path], 0, 1, on_error="raise")
 
 
+def test_ranges_of_many_files_need_few_handles_at_once(fs, place, monkeypatch):
+    monkeypatch.setattr("strait.fsspec.OPEN_FILES", 3)
+    paths = [f"{place.root}/{number}" for number in range(10)]
+    for number, path in enumerate(paths):
+        fs.pipe_file(path, b"%d" % number)
+    opened, most = [], 0
+    raw = StraitFileSystem._raw
+
+    def counting(self, path):
+        nonlocal most
+        opened.append(raw(self, path))
+        most = max(most, sum(not file.closed for file in opened))
+        return opened[-1]
+
+    monkeypatch.setattr(StraitFileSystem, "_raw", counting)
+    expected = [b"%d" % number for number in range(10) for _ in range(2)]
+    assert fs.cat_ranges([path for path in paths for _ in range(2)], 0, 1) == expected
+    assert (len(opened), most) == (10, 3)
+
+
+def test_rm_takes_paths_beneath_others(fs, place):
+    for name in ("d/e/f", "d-e/f"):
+        fs.pipe_file(f"{place.root}/{name}", b"")
+    fs.rm([f"{place.root}/d", f"{place.root}/d/e"], recursive=True)
+    assert fs.find(place.root) == [f"{place.root}/d-e/f"]
+    fs.rm(f"{place.root}/**", recursive=True)
+    assert not fs.exists(place.root)
+
+
 def test_a_transaction_shows_files_at_its_end_only(fs, place):
     kept, dropped = f"{place.root}/kept", f"{place.root}/dropped"
     with fs.transaction:
@@ -158,7 +197,7 @@ def test_mv_renames_and_goes_into_directories(fs, place):
     fs.pipe_file(f"{place.root}/a", b"1")
     fs.mkdir(f"{place.root}/d")
     fs.mv(f"{place.root}/a", f"{place.root}/b")
-    fs.mv(f"{place.root}/b", f"{place.root}/d")
+    fs.mv(PurePosixPath(f"{place.root}/b"), PurePosixPath(f"{place.root}/d"))
     assert fs.find(place.root) == [f"{place.root}/d/b"]
 
 

@@ -15,11 +15,11 @@ import io
 import os
 import secrets
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
-from pathlib import Path
-from typing import Any, BinaryIO, TypeVar, cast
+from pathlib import Path, PurePosixPath
+from typing import Any, BinaryIO, TypeAlias, TypeVar, cast
 
 from fsspec.callbacks import DEFAULT_CALLBACK, Callback
 from fsspec.spec import AbstractFileSystem
@@ -33,9 +33,14 @@ from strait._writer import BufferedWriter, RemoteWriter
 from strait.client import DEFAULT_BUFFER_BYTES, DEFAULT_TIMEOUT_S, Client, connect
 
 R = TypeVar("R")
+#: A path, and the bounds of a slice of its file.
+Range: TypeAlias = tuple[str, int | None, int | None]
 
 # Ranges and files fetched at once: as many as a client keeps idle connections.
 PARALLEL = 8
+# Files open at once for their ranges. A gateway bounds the handles of a session (1,024 by default),
+# and instances of several threads share one.
+OPEN_FILES = 128
 # Options that fsspec itself gives or takes.
 FSSPEC_OPTIONS = frozenset(
     {"use_listings_cache", "listings_expiry_time", "max_paths", "asynchronous", "loop"}
@@ -137,6 +142,8 @@ class StraitFileSystem(AbstractFileSystem):  # type: ignore[misc]
             "timeout": timeout,
         }
         self._key = tokenize(host, port, store, self._login)
+        # The class's own doesn't know the store.
+        self._strip_protocol = self._strip_own  # type: ignore[method-assign]
 
     @property
     def client(self) -> Client:
@@ -171,6 +178,16 @@ class StraitFileSystem(AbstractFileSystem):  # type: ignore[misc]
         if path.startswith(SCHEME):
             return Uri.parse(path).path
         return "/" + path.strip("/")
+
+    def _strip_own(self, path: Any) -> Any:
+        """`_strip_protocol`, which refuses a URI of another store than this one's."""
+        for one in path if isinstance(path, list) else [path]:
+            text = stringify_path(one)
+            store = Uri.parse(text).store if text.startswith(SCHEME) else None
+            if store not in (None, self._uri.store):
+                ours = self._uri.store or "the gateway's default"
+                raise errors.InvalidArgument(f"this file system's store is {ours}", text)
+        return type(self)._strip_protocol(path)
 
     def unstrip_protocol(self, name: str) -> str:
         if name.startswith(SCHEME):
@@ -259,7 +276,7 @@ class StraitFileSystem(AbstractFileSystem):  # type: ignore[misc]
         on_error: str = "return",
         **kwargs: Any,
     ) -> list[Any]:
-        """The ranges, eight at a time; each file is opened once.
+        """The ranges, eight at a time; successive ranges of a file are read by one handle.
 
         `max_gap` changes nothing: requests in flight cost less than bytes between ranges.
         """
@@ -271,22 +288,25 @@ class StraitFileSystem(AbstractFileSystem):  # type: ignore[misc]
         )
         if not len(paths) == len(begins) == len(stops):
             raise ValueError("paths, starts and ends differ in length")
+        batches = _batches(zip(paths, begins, stops, strict=True))
+        return _checked([got for batch in batches for got in self._ranges(batch)], on_error)
+
+    def _ranges(self, jobs: list[Range]) -> list[bytes | Exception]:
         with contextlib.ExitStack() as stack:
-            opened = _in_parallel(self._raw, dict.fromkeys(paths))
-            files = dict(zip(dict.fromkeys(paths), opened, strict=True))
+            paths = dict.fromkeys(path for path, _, _ in jobs)
+            opened = _in_parallel(self._raw, paths)
+            files = dict(zip(paths, opened, strict=True))
             for file in opened:
                 if isinstance(file, RemoteReader):
                     stack.callback(file.close)
 
-            def fetch(job: tuple[str, Any, Any]) -> bytes:
+            def fetch(job: Range) -> bytes:
                 file = files[job[0]]
                 if isinstance(file, Exception):
                     raise file
                 return _range(file, *job[1:])
 
-            return _checked(
-                _in_parallel(fetch, list(zip(paths, begins, stops, strict=True))), on_error
-            )
+            return _in_parallel(fetch, jobs)
 
     def cat(
         self, path: Any, recursive: bool = False, on_error: str = "raise", **kwargs: Any
@@ -392,11 +412,13 @@ class StraitFileSystem(AbstractFileSystem):  # type: ignore[misc]
         if maxdepth is not None:
             super().rm(path, recursive, maxdepth)
             return
-        for one in self.expand_path(path):
-            if recursive:
-                self.client.rmtree(one)
-            else:
+        removed: set[PurePosixPath] = set()
+        for one in self.expand_path(path):  # sorted: directories before what lies beneath
+            if not recursive:
                 self.rm_file(one)
+            elif removed.isdisjoint(PurePosixPath(one).parents):
+                self.client.rmtree(one)
+                removed.add(PurePosixPath(one))
 
     def mv(
         self,
@@ -407,6 +429,7 @@ class StraitFileSystem(AbstractFileSystem):  # type: ignore[misc]
         **kwargs: Any,
     ) -> None:
         """Renames. If `path2` is a directory, the file or directory goes into it."""
+        path1, path2 = stringify_path(path1), stringify_path(path2)
         if isinstance(path1, list) or "*" in path1 or maxdepth is not None:
             super().mv(path1, path2, recursive, maxdepth, **kwargs)
             return
@@ -439,6 +462,19 @@ def _range(file: RemoteReader, start: int | None, end: int | None) -> bytes:
         return file.readall()
     begin, stop, _ = slice(start, end).indices(file.length)
     return file.pread(max(0, stop - begin), begin)
+
+
+def _batches(jobs: Iterable[Range]) -> Iterator[list[Range]]:
+    """The jobs in order, each batch with a bounded number of files."""
+    batch: list[Range] = []
+    paths: set[str] = set()
+    for job in jobs:
+        if job[0] not in paths and len(paths) == OPEN_FILES:
+            yield batch
+            batch, paths = [], set()
+        batch.append(job)
+        paths.add(job[0])
+    yield batch
 
 
 def _beside(path: str) -> str:
