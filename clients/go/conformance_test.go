@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -57,6 +58,8 @@ func TestURIs(t *testing.T) {
 		if expected.Error != "" {
 			if err == nil || kindOf(err).String() != expected.Error {
 				t.Errorf("%q: %v, not %s", expected.URI, err, expected.Error)
+			} else if strings.Contains(err.Error(), "password") {
+				t.Errorf("a message repeats a password: %v", err)
 			}
 			continue
 		}

@@ -3,6 +3,7 @@ package strait
 import (
 	"crypto/tls"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/strait-fs/strait/clients/go/internal/wire"
@@ -68,7 +69,7 @@ func newEndpoint(address string, options *Options) (endpoint, error) {
 	if options != nil {
 		e.Options = *options
 	}
-	if len(address) < len(scheme) || address[:len(scheme)] != scheme {
+	if !strings.Contains(address, "://") {
 		address = scheme + address
 	}
 	var err error

@@ -32,6 +32,9 @@ type URI struct {
 func ParseURI(text string) (URI, error) {
 	rest, ok := strings.CutPrefix(text, scheme)
 	if !ok {
+		if strings.Contains(text, "@") {
+			text = "it" // it may hold a password
+		}
 		return URI{}, wrongURI(text + " doesn't begin with " + scheme)
 	}
 	authority, path, _ := strings.Cut(rest, "/")

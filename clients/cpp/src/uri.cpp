@@ -78,7 +78,10 @@ void check_name(const std::string& name, std::string_view text) {
 
 Uri Uri::parse(std::string_view text) {
     if (text.substr(0, scheme.size()) != scheme) {
-        wrong(std::string(text) + " doesn't begin with " + std::string(scheme));
+        // With an @, it may hold a password.
+        const bool may_be_secret = text.find('@') != text.npos;
+        wrong(std::string(may_be_secret ? "it" : text) + " doesn't begin with " +
+              std::string(scheme));
     }
     const std::string_view rest = text.substr(scheme.size());
     const std::size_t slash = std::min(rest.find('/'), rest.size());

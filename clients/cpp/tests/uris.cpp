@@ -25,6 +25,7 @@ TEST_CASE("a URI has the parts that every client finds") {
             found["store"] = uri.store.empty() ? nlohmann::json() : nlohmann::json(uri.store);
         } catch (const strait::Error& error) {
             found = {{"uri", text}, {"error", error.kind_name()}};
+            CHECK(std::string(error.what()).find(":password") == std::string::npos);
         }
         CHECK(found == expected);
     }

@@ -22,7 +22,10 @@ export interface StraitUri {
  * directory of the default store, whose name has one `@` less.
  */
 export function parseUri(text: string): StraitUri {
-  if (!text.startsWith(SCHEME)) throw wrong(`${text} doesn't begin with ${SCHEME}`);
+  if (!text.startsWith(SCHEME)) {
+    // With an @, it may hold a password.
+    throw wrong(`${text.includes("@") ? "it" : text} doesn't begin with ${SCHEME}`);
+  }
   const [authority, ...rest] = text.slice(SCHEME.length).split("/");
   const { host, port } = hostAndPort(authority ?? "");
   const names = rest.filter((name) => name !== "");

@@ -1,8 +1,10 @@
 // The cases of every client language, over every wire, on every store at hand.
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
+import { decode } from "../src/codec.js";
 import { parseUri, StraitError } from "../src/index.js";
 import type { Wire } from "../src/index.js";
+import { DfsError, methods } from "../src/messages.js";
 import { cases, pattern, Run, uris } from "./cases.js";
 import { start, stores } from "./gateways.js";
 import type { Gateway } from "./gateways.js";
@@ -48,9 +50,28 @@ test("URIs have the parts that the cases say", () => {
     if (error === undefined) {
       assert.deepEqual({ ...parseUri(uri) }, { ...parts, store: parts.store ?? undefined }, uri);
     } else {
-      assert.throws(() => parseUri(uri), (failure) => failure instanceof StraitError && failure.kind === error, uri);
+      assert.throws(() => parseUri(uri), (failure) => {
+        assert.ok(failure instanceof StraitError);
+        assert.ok(!failure.message.replace("user and password", "").includes("password"), failure.message);
+        return failure.kind === error;
+      }, uri);
     }
   }
+});
+
+test("a store of 2^53 bytes and more tells its size, rounded", () => {
+  const name = Buffer.from("getStoreStatus");
+  const reply = Buffer.alloc(8 + name.length + 4 + 3 + 11 + 2);
+  let at = reply.writeUInt32BE(0x80010002);
+  at = reply.writeUInt32BE(name.length, at);
+  at += name.copy(reply, at);
+  at = reply.writeUInt32BE(1, at);
+  at = reply.writeInt16BE(0, reply.writeUInt8(12, at)); // the reply, a struct
+  at = reply.writeInt16BE(2, reply.writeUInt8(10, at)); // its capacity, an i64
+  reply.writeBigInt64BE(2n ** 53n + 1n, at);
+  const decoded = decode("binary", reply, 1, methods.getStoreStatus.reply, DfsError);
+  assert.ok("reply" in decoded);
+  assert.equal(decoded.reply.capacity, 2 ** 53);
 });
 
 test("the patterns of the cases are as documented", () => {

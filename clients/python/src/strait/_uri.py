@@ -36,7 +36,8 @@ class Uri:
         is a directory of the default store, whose name has one ``@`` less.
         """
         if not text.startswith(SCHEME):
-            raise _wrong(f"{text} doesn't begin with {SCHEME}")
+            # With an @, it may hold a password.
+            raise _wrong(f"{'it' if '@' in text else text} doesn't begin with {SCHEME}")
         authority, _, rest = text.removeprefix(SCHEME).partition("/")
         host, port = _host_and_port(authority)
         names = [name for name in rest.split("/") if name]

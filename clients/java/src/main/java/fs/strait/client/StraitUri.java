@@ -37,7 +37,8 @@ public record StraitUri(String host, int port, String store, String path) {
      */
     public static StraitUri parse(String text) throws IOException {
         if (!text.startsWith(SCHEME)) {
-            throw wrong(text + " doesn't begin with " + SCHEME);
+            // With an @, it may hold a password.
+            throw wrong((text.contains("@") ? "it" : text) + " doesn't begin with " + SCHEME);
         }
         String rest = text.substring(SCHEME.length());
         int slash = rest.indexOf('/') < 0 ? rest.length() : rest.indexOf('/');

@@ -1,6 +1,7 @@
 package fs.strait.client;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -47,6 +48,8 @@ class UrisTest {
             found.addProperty("path", uri.path());
         } catch (IOException error) {
             found.addProperty("error", ((StraitFailure) error).kind().toString());
+            String message = error.getMessage().replace("user and password", "");
+            assertFalse(message.contains("password"), message);
         }
         assertEquals(expected, found);
     }
