@@ -44,6 +44,10 @@ export class FileReader {
   private async open(deadline: number): Promise<void> {
     const reply = await this.session.call(methods.openFile, { path: this.path }, this.path, deadline);
     const length = reply.length ?? 0;
+    if (this.isClosed) {
+      void this.session.release(reply.handle ?? 0n); // `close` didn't know this handle
+      this.checkOpen();
+    }
     const isOther = this.identity && reply.identity && !this.identity.equals(reply.identity);
     if (length < this.fileLength || isOther) {
       void this.session.release(reply.handle ?? 0n);
@@ -66,9 +70,7 @@ export class FileReader {
   }
 
   set position(position: number) {
-    if (!Number.isSafeInteger(position) || position < 0) {
-      throw new StraitError("InvalidArgument", `not a position: ${position}`, this.path);
-    }
+    this.checkCount(position, "position");
     if (position !== this.offset) {
       this.offset = position;
       this.stopAhead();
@@ -79,7 +81,8 @@ export class FileReader {
   /** Up to `length` bytes, at least one; an empty buffer at the end of the file. */
   read(length: number): Promise<Buffer> {
     return this.inTurn(async () => {
-      if (length <= 0) return Buffer.alloc(0);
+      this.checkCount(length, "length");
+      if (length === 0) return Buffer.alloc(0);
       if (this.rest.length === 0) this.rest = await this.nextBytes(length);
       const part = this.rest.subarray(0, length);
       this.rest = this.rest.subarray(part.length);
@@ -99,6 +102,8 @@ export class FileReader {
   /** Up to `length` bytes from `offset`, fewer only at the end. Any number at once; `position` stays. */
   async readAt(offset: number, length: number): Promise<Buffer> {
     this.checkOpen();
+    this.checkCount(offset, "offset");
+    this.checkCount(length, "length");
     const parts: Buffer[] = [];
     let filled = 0;
     while (filled < length) {
@@ -142,6 +147,11 @@ export class FileReader {
 
   private checkOpen(): void {
     if (this.isClosed) throw new StraitError("InvalidArgument", "the file is closed", this.path);
+  }
+
+  private checkCount(value: number, what: string): void {
+    if (Number.isSafeInteger(value) && value >= 0) return;
+    throw new StraitError("InvalidArgument", `invalid ${what} ${value}: give a whole number from 0 to 2^53`, this.path);
   }
 
   private get chunk(): number {
@@ -213,7 +223,8 @@ export class FileReader {
     try {
       return await this.requestRange(offset, length, deadline);
     } catch (error) {
-      if (offset < 0 || !isKind(error, "InvalidArgument", "NotFound", "Unauthenticated")) throw error;
+      if (!isKind(error, "InvalidArgument", "NotFound", "Unauthenticated")) throw error;
+      this.checkOpen();
       // The handle is gone, for example because the session ended.
       if (handle === this.handle) await this.open(deadline);
       return this.requestRange(offset, length, deadline);

@@ -31,7 +31,7 @@ export async function get(client: Client, source: string, target: string, option
     let copied = 0;
     try {
       for await (const part of reader) {
-        await file.write(part);
+        await file.writeFile(part); // all of it: `write` may take a part, as on a disk that fills up
         copied += part.length;
         options.progress?.(copied, Math.max(copied, reader.length));
       }

@@ -107,19 +107,28 @@ export class FileWriter {
    * open, and may be closed again; after any other error it is closed.
    */
   close(): Promise<void> {
-    if (this.isClosed) return Promise.resolve();
-    return this.inTurn(async () => {
+    const over = this.turn.then(() => this.closeNow());
+    this.turn = over.catch(() => {});
+    return over;
+  }
+
+  private async closeNow(): Promise<void> {
+    if (this.isClosed) return;
+    if (this.failure === undefined) {
       try {
         await this.sendAll();
         const request = { handle: this.handle };
         this.replicas = (await this.session.mutate(methods.closeFile, request, this.path)).replicas;
         this.isClosed = true;
+        return;
       } catch (error) {
         const explained = this.explained(error);
-        if (!this.mayGoOn(explained)) await this.giveUp();
-        throw explained;
+        if (this.mayGoOn(explained)) throw explained;
+        this.failure ??= explained;
       }
-    });
+    }
+    await this.giveUp();
+    throw this.failure;
   }
 
   /** Gives the file up, and doesn't wait for its store: flushed bytes stay, others may. */
@@ -299,6 +308,8 @@ export class FileWriter {
   private failed(error: unknown): unknown {
     const explained = this.explained(error);
     if (!this.mayGoOn(explained)) {
+      // The append may have arrived; another one would double its bytes.
+      if (isKind(explained, "TimedOut")) explained.retrySafe = false;
       this.failure = explained;
       this.kept = [];
     }

@@ -1,7 +1,7 @@
 // Connections that are cut, stall and end, gateways that restart, and streams.
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { mkdtemp, open, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import net from "node:net";
 import { tmpdir } from "node:os";
 import path from "node:path";
@@ -132,6 +132,54 @@ describe("a gateway behind a faulty network", () => {
     proxy.stallAfter = Infinity;
     assert.equal(await hasty.exists("/silent"), false, "the next request begins anew");
     await hasty.close();
+  });
+
+  test("an append without an answer is none to repeat, and ends its file", async () => {
+    const hasty = await connect(proxy.address, { timeoutMs: 400 });
+    const file = await hasty.create("/late");
+    proxy.stallAfter = 0;
+    await file.write("x");
+    const isFinal = (error: unknown): boolean => of("TimedOut")(error) && !(error as StraitError).retrySafe;
+    await assert.rejects(file.flush(), isFinal);
+    assert.equal(file.closed, false);
+    await assert.rejects(file.close(), isFinal);
+    assert.equal(file.closed, true);
+    await file.close();
+    proxy.stallAfter = Infinity;
+    await hasty.close();
+  });
+
+  test("a wrong offset or length is refused without a request", async () => {
+    await client.writeFile("/counts", "text");
+    const file = await client.open("/counts");
+    await client.remove("/counts"); // opening it again would be NotFound
+    for (const value of [-1, 0.5, NaN, 2 ** 53]) {
+      await assert.rejects(file.readAt(value, 1), of("InvalidArgument"));
+      await assert.rejects(file.readAt(0, value), of("InvalidArgument"));
+      await assert.rejects(file.read(value), of("InvalidArgument"));
+    }
+    assert.equal((await file.readAt(1, 2)).toString(), "ex");
+    await file.close();
+  });
+
+  test("get goes on after a write that took a part", async () => {
+    const scratch = await mkdtemp(path.join(tmpdir(), "strait-node-"));
+    const data = pattern(2, 0, 100_000);
+    await client.writeFile("/part", data);
+    const probe = await open(path.join(scratch, "probe"), "w");
+    const handles = Object.getPrototypeOf(probe) as typeof probe;
+    await probe.close();
+    const { write } = handles;
+    handles.write = function (this: typeof probe, part: Uint8Array) {
+      return write.call(this, part.subarray(0, part.length / 2));
+    } as typeof write;
+    try {
+      await client.get("/part", path.join(scratch, "copy"));
+    } finally {
+      handles.write = write;
+    }
+    assert.ok((await readFile(path.join(scratch, "copy"))).equals(data));
+    await rm(scratch, { recursive: true });
   });
 
   test("a thousand calls at once take turns on a few connections", async () => {
