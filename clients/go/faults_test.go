@@ -253,6 +253,30 @@ func TestAContextEndsACall(t *testing.T) {
 	}
 }
 
+func TestAnAppendWithoutAnAnswerIsNoneToRepeat(t *testing.T) {
+	proxy := newProxy(t, sharedGateway(t).address)
+	client := dialTest(t, proxy.address, &Options{Timeout: impatience})
+	directory := uniquePath()
+	defer func() { proxy.strike(none); proxy.hangUp(); _ = client.RemoveAll(context.Background(), directory) }()
+	ctx, cancel := context.WithCancel(context.Background())
+	late := must[*Writer](t)(client.Create(context.Background(), directory+"/late", nil))
+	canceled := must[*Writer](t)(client.Create(ctx, directory+"/canceled", nil))
+	proxy.strike(silent)
+	var failure *Error
+	must[int](t)(late.Write([]byte("x")))
+	if err := late.Flush(); !errors.As(err, &failure) || failure.Kind != TimedOut || failure.RetrySafe {
+		t.Errorf("after the time limit: %#v", err)
+	}
+	proxy.strike(none)
+	must[*FileInfo](t)(client.Stat(context.Background(), directory)) // by a connection that stays
+	proxy.strike(silent)
+	must[int](t)(canceled.Write(make([]byte, chunkBytes))) // on its way
+	cancel()
+	if err := canceled.Flush(); !errors.Is(err, OutcomeUnknown) || !errors.Is(err, context.Canceled) {
+		t.Errorf("after a cancellation: %#v", err)
+	}
+}
+
 func TestAChangeWithALostAnswerIsExecutedOnce(t *testing.T) {
 	proxy := newProxy(t, sharedGateway(t).address)
 	client := dialTest(t, proxy.address, nil)

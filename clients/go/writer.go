@@ -377,6 +377,10 @@ func (w *Writer) mayGoOn(err error) bool {
 // failed is the caller's error of a step of the appends. The writer keeps it, unless the file goes
 // on.
 func (w *Writer) failed(err error) error {
+	if failure := (*Error)(nil); errors.As(err, &failure) && isOver(failure) {
+		of := operation{wire.AppendData.Name, w.path, true}
+		err = w.session.interrupted(of, failure, w.awaited > 0)
+	}
 	err = w.explained(w.session.explained(err))
 	if !w.mayGoOn(err) {
 		w.failure = err

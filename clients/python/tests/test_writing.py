@@ -110,6 +110,17 @@ def test_files_of_a_real_gateway_that_is_restarted(tmp_path, step):
         assert reader.read() == b"data"
 
 
+def test_an_append_without_an_answer_is_none_to_repeat(fake):
+    with strait.connect(fake.address, timeout=0.3) as client:
+        file = client.open("/x", "wb", buffering=0)
+        fake.silent.add("appendData")
+        file.write(b"x")
+        with pytest.raises(strait.TimedOut) as caught:
+            file.flush()
+        assert not caught.value.retry_safe
+        fake.resume()
+
+
 def test_a_refused_append_is_no_unknown_outcome(fake, client):
     file = client.open("/x", "wb", buffering=0)
     fake.raises["appendData"] = failure(ErrorCode.INVALID_ARGUMENT, "InvalidArgument")

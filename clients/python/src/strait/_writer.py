@@ -332,6 +332,9 @@ class RemoteWriter(io.RawIOBase):
     def _fail(self, error: errors.StraitError) -> None:
         explained = self._explained(error)
         if explained is not self._refusal:
+            if isinstance(explained, errors.TimedOut):
+                # The append may have arrived; another one would double its bytes.
+                explained.retry_safe = False
             self._failure = explained
             self._kept.clear()
         self._give_back()

@@ -372,6 +372,10 @@ final class RemoteWriter {
     /** The error of an append: the last one of the file, unless that goes on. */
     private IOException failed(IOException error) {
         IOException explained = explained(error);
+        if (Failures.isOf(explained, ErrorKind.TIMED_OUT)) {
+            // The append may have arrived; another one would double its bytes.
+            explained = Failures.about(path, ErrorKind.TIMED_OUT, false, explained);
+        }
         if (explained != refusal) {
             failure = explained;
             kept.clear();

@@ -155,6 +155,21 @@ class SessionTest {
     }
 
     @Test
+    void anAppendWithoutAnAnswerIsNoneToRepeat() throws IOException {
+        ConnectOptions hasty = ConnectOptions.defaults().timeout(Duration.ofMillis(300));
+        try (StraitClient second = StraitClient.connect(gateway.address(), hasty)) {
+            StraitOutputStream file = second.newOutputStream("/x");
+            gateway.fallSilent("appendData");
+            file.write(1);
+            StraitException error = assertThrows(StraitException.class, file::flush);
+            assertEquals(ErrorKind.TIMED_OUT, error.kind());
+            assertEquals("/x", error.path());
+            assertFalse(error.retrySafe());
+            gateway.resume();
+        }
+    }
+
+    @Test
     void aGatewayThatWentAwayIsUnavailable() {
         gateway.cutBefore.addAll(Collections.nCopies(100, "getFileInfo"));
         StraitException error = assertThrows(StraitException.class, () -> client.stat("/x"));
