@@ -79,11 +79,20 @@ public final class StraitOutputStream extends OutputStream {
      * Puts all written bytes on stable storage and closes the file.
      *
      * @throws IOException if that fails. After {@link ErrorKind#NO_SPACE} and {@link
-     *     ErrorKind#UNAVAILABLE} it may be closed again; otherwise the gateway closes it with the
-     *     client, without the bytes that it hasn't taken. After other errors it is closed.
+     *     ErrorKind#UNAVAILABLE} it may be closed again, or given up by {@link #abandon}; otherwise
+     *     the gateway closes it with the client, without the bytes that it hasn't taken. After
+     *     other errors it is closed.
      */
     @Override
     public void close() throws IOException {
         writer.close();
+    }
+
+    /**
+     * Gives the file up, and doesn't wait for its store: flushed bytes stay in it, others may. Does
+     * nothing after a close, unless that left the file open.
+     */
+    public void abandon() {
+        writer.abandon();
     }
 }

@@ -167,6 +167,20 @@ class FullStoresTest {
     }
 
     @Test
+    void aRefusedFileIsGivenUpAtOnceOnRequest() throws Exception {
+        StraitOutputStream file = client.newOutputStream("/f");
+        setFull(true);
+        file.write(1);
+        refused(file::close);
+        file.abandon();
+        gateway.awaitCalls("closeFile", 1);
+        synchronized (gateway) {
+            assertEquals(1, gateway.abandoned);
+        }
+        file.close();
+    }
+
+    @Test
     void aStoreThatCannotGoOnIsReportedByItsFirstError() throws IOException {
         gateway.goesOn = false;
         StraitOutputStream file = client.newOutputStream("/f");

@@ -80,12 +80,16 @@ final class Output extends OutputStream implements Syncable, StreamCapabilities 
         }
         // A second close after an error does nothing: programs close in `finally` once more.
         closed = true;
-        Errors.at(
-                path,
-                () -> {
-                    file.close();
-                    return null;
-                });
+        try {
+            Errors.at(
+                    path,
+                    () -> {
+                        file.close();
+                        return null;
+                    });
+        } finally {
+            file.abandon(); // after NO_SPACE and UNAVAILABLE it is still open
+        }
     }
 
     private void checkOpen() throws IOException {

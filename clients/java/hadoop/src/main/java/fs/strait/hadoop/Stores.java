@@ -24,7 +24,12 @@ final class Stores implements AutoCloseable {
     private boolean closed;
 
     Stores(URI uri, Configuration configuration) throws IOException {
-        if (uri.getHost() == null || uri.getUserInfo() != null) {
+        if (uri.getRawAuthority() != null && uri.getRawAuthority().contains("@")) {
+            // The message doesn't repeat it: it may hold a password.
+            throw new IOException(
+                    "a gateway's address names no user; set fs.strait.user and fs.strait.password");
+        }
+        if (uri.getHost() == null) {
             throw new IOException("not a gateway's address, strait://host:port/: " + uri);
         }
         this.gateway = "strait://" + uri.getHost() + ":" + port(uri) + "/";

@@ -8,6 +8,7 @@ import fs.strait.client.FileInfo;
 import fs.strait.client.StoreStatus;
 import fs.strait.client.StraitClient;
 import fs.strait.hadoop.Stores.Place;
+import java.io.Closeable;
 import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.net.URI;
@@ -151,14 +152,11 @@ public final class StraitFileSystem extends FileSystem {
     @Override
     public FileStatus[] listStatus(Path path) throws IOException {
         List<FileStatus> entries = new ArrayList<>();
-        RemoteIterator<FileStatus> listing = listStatusIterator(path);
-        while (listing.hasNext()) {
-            entries.add(listing.next());
-        }
+        RemoteIterators.foreach(listStatusIterator(path), entries::add);
         return entries.toArray(FileStatus[]::new);
     }
 
-    /** Fetches page by page. */
+    /** Fetches page by page. It is {@link Closeable}, for a program that stops before its end. */
     @Override
     public RemoteIterator<FileStatus> listStatusIterator(Path path) throws IOException {
         FileStatus itself = getFileStatus(path);
@@ -167,18 +165,36 @@ public final class StraitFileSystem extends FileSystem {
         }
         Place place = place(path);
         Stream<FileInfo> entries = Errors.at(path, () -> place.client().list(place.path()));
-        Iterator<FileInfo> iterator = entries.iterator();
-        return new RemoteIterator<>() {
-            @Override
-            public boolean hasNext() throws IOException {
-                return Errors.at(path, iterator::hasNext);
-            }
+        return new Listing(path, place, entries);
+    }
 
-            @Override
-            public FileStatus next() throws IOException {
-                return status(place, Errors.at(path, iterator::next));
-            }
-        };
+    private final class Listing implements RemoteIterator<FileStatus>, Closeable {
+        private final Path path;
+        private final Place place;
+        private final Stream<FileInfo> entries;
+        private final Iterator<FileInfo> iterator;
+
+        Listing(Path path, Place place, Stream<FileInfo> entries) {
+            this.path = path;
+            this.place = place;
+            this.entries = entries;
+            this.iterator = entries.iterator();
+        }
+
+        @Override
+        public boolean hasNext() throws IOException {
+            return Errors.at(path, iterator::hasNext);
+        }
+
+        @Override
+        public FileStatus next() throws IOException {
+            return status(place, Errors.at(path, iterator::next));
+        }
+
+        @Override
+        public void close() {
+            entries.close();
+        }
     }
 
     @Override
@@ -461,7 +477,10 @@ public final class StraitFileSystem extends FileSystem {
 
     /** A store's root stays, as HDFS's does. */
     private boolean refuseRoot(Path path, boolean recursive) throws IOException {
-        if (!recursive && listStatusIterator(path).hasNext()) {
+        RemoteIterator<FileStatus> listing = listStatusIterator(path);
+        boolean isEmpty = !listing.hasNext();
+        RemoteIterators.cleanupRemoteIterator(listing);
+        if (!recursive && !isEmpty) {
             throw new PathIsNotEmptyDirectoryException(path.toString());
         }
         return false;

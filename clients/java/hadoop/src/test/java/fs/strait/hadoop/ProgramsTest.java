@@ -16,20 +16,25 @@ import org.apache.hadoop.fs.BlockLocation;
 import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FSDataOutputStream;
 import org.apache.hadoop.fs.FileContext;
+import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.FsShell;
 import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.fs.RemoteIterator;
 import org.apache.hadoop.fs.permission.FsPermission;
 import org.apache.hadoop.security.AccessControlException;
 import org.apache.hadoop.tools.DistCp;
 import org.apache.hadoop.util.Tool;
 import org.apache.hadoop.util.ToolRunner;
+import org.apache.hadoop.util.functional.RemoteIterators;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
 /** Programs of Hadoop, unmodified, and what its contract tests don't ask. */
 class ProgramsTest {
     private static final int BLOCK = 1 << 20;
+    private static final int MORE_THAN_A_PAGE = 1_001;
+    private static final int MORE_LISTINGS_THAN_A_GATEWAY_KEEPS = 300;
 
     private final String gateway = Gateway.shared().address();
     @TempDir java.nio.file.Path scratch;
@@ -131,6 +136,38 @@ class ProgramsTest {
                 assertFalse(error.getMessage().contains("guessed"), error.getMessage());
             }
         }
+    }
+
+    @Test
+    void anAddressWithAPasswordIsRefusedWithoutRepeatingIt() {
+        URI uri = URI.create("strait://alice:secret@gateway:9090/");
+        Exception error =
+                assertThrows(
+                        IOException.class,
+                        () -> FileSystem.newInstance(uri, new Configuration()).close());
+        assertFalse(error.getMessage().contains("secret"), error.getMessage());
+    }
+
+    @Test
+    void aListingThatIsClosedEarlyTakesNothingFromOthers() throws Exception {
+        FileSystem files = fileSystem(gateway);
+        Path directory = new Path("/wide");
+        for (int number = 0; number < MORE_THAN_A_PAGE; number++) {
+            files.create(new Path(directory, "f" + number)).close();
+        }
+        RemoteIterator<FileStatus> all = files.listStatusIterator(directory);
+        all.next();
+        for (int number = 0; number < MORE_LISTINGS_THAN_A_GATEWAY_KEEPS; number++) {
+            RemoteIterator<FileStatus> begun = files.listStatusIterator(directory);
+            begun.next();
+            RemoteIterators.cleanupRemoteIterator(begun);
+        }
+        int entries = 1;
+        for (; all.hasNext(); all.next()) {
+            entries++;
+        }
+        assertEquals(MORE_THAN_A_PAGE, entries);
+        assertTrue(files.delete(directory, true));
     }
 
     @Test
