@@ -308,7 +308,14 @@ void Writer::Impl::guarded(Step step) {
     };
     try {
         Deadline deadline = session_->deadline();
-        explained([&] { step(deadline); });
+        explained([&] {
+            try {
+                step(deadline);
+            } catch (const TimedOut& error) {
+                // The append may have arrived; another one would double its bytes.
+                raise(ErrorKind::TimedOut, error.message(), path_, false);
+            }
+        });
     } catch (const Error& error) {
         if (may_go_on(error)) {
             give_back();
