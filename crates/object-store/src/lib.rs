@@ -10,7 +10,7 @@
 //! ```
 //!
 //! An object appears under its name when it is whole: it is written beside that name, and renamed.
-//! Directories are as object stores have them: made with the first object, and not listed without one.
+//! A directory is made with its first object, and stays as a common prefix when the last one is gone.
 //!
 //! This room must never: show an object in part; list its own temporary files; hold a whole object in
 //! memory, but the payload that the caller gave.
@@ -144,7 +144,10 @@ impl ObjectStore for Objects {
         }
         let mut draft = self.draft(location).await?;
         for part in payload {
-            draft.append(part).await?;
+            if let Err(error) = draft.append(part).await {
+                draft.discard().await;
+                return Err(error);
+            }
         }
         draft.publish(mode).await
     }
