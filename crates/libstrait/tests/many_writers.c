@@ -55,6 +55,8 @@ static void *end_with_an_open_file(void *uri)
 {
     strait_plfs *file = strait_plfs_open(uri, O_WRONLY | O_CREAT, 0640, 7);
     check(file != NULL, "open in a thread");
+    /* The thread's text exists from its first failure on. */
+    check(strait_plfs_open(NULL, O_RDONLY, 0, 0) == NULL, "no URI in a thread");
     check(pthread_setspecific(at_end, file) == 0, "pthread_setspecific");
     return NULL;
 }
