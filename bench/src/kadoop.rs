@@ -1,7 +1,7 @@
 //! Compares Kadoop and HDFS: the same work, in turn.
 
 mod cluster;
-mod hdfs;
+pub mod hdfs;
 pub mod losses;
 pub mod rack;
 

@@ -34,6 +34,11 @@ const SUITES: &[Suite] = &[
         run: suites::cli_start::run,
     },
     Suite {
+        name: "code-to-data",
+        question: "How fast are commands that go to their data, beside programs that pull it?",
+        run: suites::code_to_data::run,
+    },
+    Suite {
         name: "crowd",
         question: "What do idle, greedy and busy clients cost the gateway?",
         run: suites::crowd::run,

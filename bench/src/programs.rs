@@ -186,7 +186,7 @@ fn compile(classes: &Path, classpath: &str, source: &str) -> Result<()> {
 }
 
 /// The home of the Java in the path, for building and running libhdfs.
-fn java_home() -> Result<String> {
+pub fn java_home() -> Result<String> {
     if let Ok(home) = std::env::var("JAVA_HOME") {
         return Ok(home);
     }

@@ -1,6 +1,7 @@
 //! The suites, one module each.
 
 pub mod cli_start;
+pub mod code_to_data;
 pub mod crowd;
 pub mod distance;
 pub mod hdfs_faults;

@@ -8,7 +8,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use strait_testkit::{Host, MiniHdfs, Options, spawn_bound};
 
-pub(super) const PROPERTIES: [(&str, &str); 6] = [
+/// Properties of the servers.
+pub const PROPERTIES: [(&str, &str); 6] = [
     // As durable as Kadoop: HDFS syncs the edit log before an answer, and blocks as they are
     // closed.
     ("dfs.namenode.edits.noeditlogchannelflush", "false"),

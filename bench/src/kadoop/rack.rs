@@ -86,6 +86,16 @@ impl Rack {
         self.directory.path().join(datanode_name(datanode))
     }
 
+    /// The file with the key of its clients.
+    pub fn client_key(&self) -> std::path::PathBuf {
+        self.directory.path().join("client.key")
+    }
+
+    /// The URI of its root, without the last slash.
+    pub fn uri(&self) -> String {
+        format!("kadoop://{}:{NAMENODE_PORT}", self.network.host(NAMENODE).address())
+    }
+
     /// Number of datanodes that the namenode counts as alive; None in safe mode.
     pub fn alive(&self) -> Option<usize> {
         let status = self.client.status().ok().filter(|status| !status.safe_mode)?;

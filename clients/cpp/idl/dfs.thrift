@@ -222,7 +222,15 @@ struct OpenSessionRequest {
   2: optional string store,
   3: optional string user,
   4: optional string password,
-  5: optional string token
+  5: optional string token,
+  /**
+   * Lend the login: open another session of the same user and store, whose
+   * token and login end after at most so many milliseconds, and with the
+   * login's own end. Only a login can be lent.
+   */
+  6: optional i64 lend_ms,
+  /** The token of a session lent before: that one is to last longer. */
+  7: optional string lent
 }
 
 struct OpenSessionReply {

@@ -89,6 +89,8 @@ export interface OpenSessionRequest {
   user?: string | undefined;
   password?: string | undefined;
   token?: string | undefined;
+  lendMs?: number | undefined;
+  lent?: string | undefined;
 }
 
 export const OpenSessionRequest: Struct<OpenSessionRequest> = {
@@ -99,6 +101,8 @@ export const OpenSessionRequest: Struct<OpenSessionRequest> = {
     { id: 3, name: "user", of: { wire: "string" } },
     { id: 4, name: "password", of: { wire: "string" } },
     { id: 5, name: "token", of: { wire: "string" } },
+    { id: 6, name: "lendMs", of: { wire: "i64" } },
+    { id: 7, name: "lent", of: { wire: "string" } },
   ],
 };
 

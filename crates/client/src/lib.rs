@@ -105,6 +105,28 @@ impl StraitStore {
         Ok(Self { session, capabilities })
     }
 
+    /// Lends the login: a token for others, which ends after `lifetime`, at most, and can't be renewed
+    /// beyond that but here: give the earlier one as `lent`.
+    ///
+    /// # Errors
+    /// InvalidArgument without a login; Unsupported by an older gateway.
+    pub async fn lend(&self, lifetime: Duration, lent: Option<&Secret>) -> Result<Token> {
+        self.session.lend(lifetime, lent).await
+    }
+
+    /// Takes back a lent login: its token opens nothing any more, and its session ends.
+    ///
+    /// # Errors
+    /// The gateway can't be reached, or the token has ended already.
+    pub async fn take_back(&self, token: &Secret) -> Result<()> {
+        self.session.take_back(token).await
+    }
+
+    /// Uses this token from now on, if the session has to be attached anew: the lent one was prolonged.
+    pub fn replace_token(&self, token: Secret) {
+        self.session.replace_token(token);
+    }
+
     /// Ends the session on the gateway now instead of when it idles out. Don't use it on a session
     /// whose token others use too.
     ///

@@ -370,6 +370,7 @@ impl Session {
             user: self.options.user.clone().filter(|_| by_password),
             password,
             token,
+            ..Default::default()
         };
         let subject = Subject { operation: "connect to", path: &self.address };
         let patience = if request.password.is_some() { LOGIN_TIMEOUT } else { WELCOME_TIMEOUT };
@@ -402,6 +403,50 @@ impl Session {
                 Err(Error::new(ErrorKind::TimedOut, message).at(subject.operation, subject.path))
             }
         }
+    }
+
+    /// A login of the same user and store for others, which ends after `lifetime`, at most. The gateway
+    /// prolongs `lent`, if that is given.
+    pub(super) async fn lend(&self, lifetime: Duration, lent: Option<&Secret>) -> Result<Token> {
+        let subject = Subject { operation: "lend the login at", path: &self.address };
+        // A connection of its own: the gateway attaches it to the session that it opens.
+        let connection = self.connect().await?;
+        let request = OpenSessionRequest {
+            version: Some(ProtocolVersion::V1),
+            token: lock(&self.token).clone(),
+            lend_ms: Some(i64::try_from(lifetime.as_millis()).unwrap_or(i64::MAX)),
+            lent: lent.cloned(),
+            ..Default::default()
+        };
+        let request = request.into();
+        let asking = connection.call::<methods::OpenSession>(&request, 0);
+        let opened = match timeout(WELCOME_TIMEOUT.min(self.timeout), asking).await {
+            Ok(Ok(reply)) => outcome::<methods::OpenSession>(reply, subject)?,
+            Ok(Err(broken)) => return Err(self.unreachable(&broken.to_string())),
+            Err(_) => return Err(self.unreachable("no answer")),
+        };
+        let own = Some(self.incarnation());
+        match opened.token {
+            Some(token) if opened.incarnation.is_some() && opened.incarnation != own => {
+                Ok(Token { token, expires_ms: opened.expires_ms.unwrap_or(0), user: opened.user })
+            }
+            _ => {
+                let why = "this gateway is of an earlier version, and lends no logins";
+                Err(Error::new(ErrorKind::Unsupported, why).at(subject.operation, subject.path))
+            }
+        }
+    }
+
+    /// Ends the session of a lent token.
+    pub(super) async fn take_back(self: &Arc<Self>, token: &Secret) -> Result<()> {
+        let subject = Subject { operation: "take back the login at", path: &self.address };
+        let request = CloseSessionRequest { session: Some(token.clone()) };
+        self.ask::<methods::CloseSession>(subject, 0, || request.clone().into()).await.map(drop)
+    }
+
+    /// Further connections use this token.
+    pub(super) fn replace_token(&self, token: Secret) {
+        *lock(&self.token) = Some(token);
     }
 
     fn keep_token(&self, opened: &OpenSessionReply) {

@@ -4,15 +4,24 @@
 //!   length: u32 │ kind: u8 │ job: u32 │ payload        (big endian; the length counts what follows it)
 //! ```
 //!
-//! The helper begins with [`Frame::Hello`]. Jobs go to it, and output and exits come back, in any
-//! order among jobs. The end of its input tells the helper to end its jobs and itself.
+//! ```text
+//!   dispatcher                          helper
+//!                          ←─ Hello
+//!   Setup, Data of its files ─→
+//!                          ←─ Ready
+//!   Logins, Job, Cancel ─→     ←─ Output, Error, Exit, in any order among jobs
+//! ```
+//!
+//! The end of its input tells the helper to end its jobs and itself.
 
+use crate::split::Slice;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// Longest frame, its length excluded: a command line may have 2 MiB on Linux.
 pub const MAX_FRAME_BYTES: usize = 4 << 20;
-/// Most bytes of output that one frame should carry.
+/// Most bytes of output, or of a file, that one frame should carry.
 pub const OUTPUT_BYTES: usize = 64 << 10;
 const LENGTH_BYTES: usize = 4;
 /// Kind and job.
@@ -27,11 +36,61 @@ pub struct Hello {
     pub processors: usize,
 }
 
-/// A command to run.
+/// What a helper needs before its first job.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Setup {
+    /// The files that follow as [`Frame::Data`], in this order.
+    pub files: Vec<Shipped>,
+    /// Commands get the logins, too.
+    pub lend_to_commands: bool,
+}
+
+/// A file for the commands of a host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shipped {
+    /// Its name in a command's working directory.
+    pub name: String,
+    /// Its size.
+    pub bytes: u64,
+    /// Its SHA-256, in hexadecimal.
+    pub sha256: String,
+    /// Commands may execute it.
+    pub is_executable: bool,
+}
+
+/// A helper's answer to a setup.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ready {
+    /// Why it can't run commands.
+    pub failure: Option<String>,
+}
+
+/// A short-lived login at one store.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lent {
+    /// The store's URI, without a path.
+    pub store: String,
+    /// Proves it; its form is the store's own.
+    pub secret: String,
+}
+
+impl fmt::Debug for Lent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lent").field("store", &self.store).finish_non_exhaustive()
+    }
+}
+
+/// A command to run.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Job {
     /// The input's URI.
     pub uri: String,
+    /// The part of it that is the input; none: all.
+    pub slice: Option<Slice>,
+    /// The input's place in the order of all inputs, from 1.
+    pub number: usize,
+    /// Which attempt at this input it is, from 1.
+    pub attempt: u32,
     /// The program and its arguments. `{}` in an argument stands for the path of the input's copy.
     pub command: Vec<String>,
     /// The command is ended after so many milliseconds; 0: never.
@@ -65,8 +124,18 @@ impl Exit {
 pub enum Frame {
     /// The helper is ready.
     Hello(Hello),
+    /// Prepare for jobs.
+    Setup(Setup),
+    /// Some bytes of the setup's file with this number.
+    Data(u32, Bytes),
+    /// The helper takes jobs, or can't.
+    Ready(Ready),
+    /// Logins for the following jobs. They replace earlier ones of the same stores.
+    Logins(Vec<Lent>),
     /// Run this.
     Job(u32, Job),
+    /// End this job; its exit follows.
+    Cancel(u32),
     /// Some standard output of a job.
     Output(u32, Bytes),
     /// Some standard error of a job.
@@ -94,7 +163,12 @@ impl Frame {
     pub fn encode(&self) -> Bytes {
         let (kind, job, payload) = match self {
             Self::Hello(hello) => (b'H', 0, json(hello)),
+            Self::Setup(setup) => (b'S', 0, json(setup)),
+            Self::Data(file, bytes) => (b'D', *file, bytes.clone()),
+            Self::Ready(ready) => (b'R', 0, json(ready)),
+            Self::Logins(logins) => (b'L', 0, json(logins)),
             Self::Job(id, job) => (b'J', *id, json(job)),
+            Self::Cancel(id) => (b'C', *id, Bytes::new()),
             Self::Output(id, bytes) => (b'O', *id, bytes.clone()),
             Self::Error(id, bytes) => (b'E', *id, bytes.clone()),
             Self::Exit(id, exit) => (b'X', *id, json(exit)),
@@ -147,7 +221,12 @@ impl Frames {
         let (kind, job) = (frame.get_u8(), frame.get_u32());
         Ok(Some(match kind {
             b'H' => Frame::Hello(parsed(&frame)?),
+            b'S' => Frame::Setup(parsed(&frame)?),
+            b'D' => Frame::Data(job, frame),
+            b'R' => Frame::Ready(parsed(&frame)?),
+            b'L' => Frame::Logins(parsed(&frame)?),
             b'J' => Frame::Job(job, parsed(&frame)?),
+            b'C' => Frame::Cancel(job),
             b'O' => Frame::Output(job, frame),
             b'E' => Frame::Error(job, frame),
             b'X' => Frame::Exit(job, parsed(&frame)?),
@@ -163,9 +242,15 @@ mod tests {
 
     fn all() -> Vec<Frame> {
         let command = vec!["grep".into(), "a b\n'\"".into()];
+        let shipped = Shipped { name: "a".into(), bytes: 2, sha256: "00".into(), is_executable: true };
         vec![
             Frame::Hello(Hello { version: "1".into(), processors: 2 }),
-            Frame::Job(7, Job { uri: "file:///a b".into(), command, timeout_ms: 5 }),
+            Frame::Setup(Setup { files: vec![shipped], lend_to_commands: true }),
+            Frame::Data(0, Bytes::from_static(b"#!")),
+            Frame::Ready(Ready { failure: Some("full".into()) }),
+            Frame::Logins(vec![Lent { store: "strait://a:1".into(), secret: "s2.0".into() }]),
+            Frame::Job(7, Job { uri: "file:///a b".into(), command, timeout_ms: 5, ..Job::default() }),
+            Frame::Cancel(7),
             Frame::Output(7, Bytes::from_static(b"\0\xff")),
             Frame::Error(u32::MAX, Bytes::new()),
             Frame::Exit(7, Exit { signal: 9, failure: Some("no".into()), ..Exit::default() }),
@@ -185,6 +270,12 @@ mod tests {
             }
             assert_eq!(read, all());
         }
+    }
+
+    #[test]
+    fn a_login_is_not_shown() {
+        let lent = Frame::Logins(vec![Lent { store: "strait://a:1".into(), secret: "s2.0".into() }]);
+        assert!(!format!("{lent:?}").contains("s2.0"), "{lent:?}");
     }
 
     #[test]

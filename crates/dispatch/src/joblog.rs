@@ -1,5 +1,6 @@
 //! The log of jobs, in GNU parallel's format: a header, and a line for each job that ended.
 
+use crate::split::Slice;
 use std::collections::HashSet;
 use std::fmt;
 
@@ -39,10 +40,11 @@ impl fmt::Display for Entry<'_> {
     }
 }
 
-/// A command and its input on one line, told apart from all others.
-pub fn title(command: &[String], uri: &str) -> String {
+/// A command and its input, by its URI and its part of that, on one line, told apart from all others.
+pub fn title(command: &[String], uri: &str, slice: Option<&Slice>) -> String {
     let words: Vec<String> = command.iter().map(|word| quoted(word)).collect();
-    format!("{} < {}", words.join(" "), quoted(uri))
+    let part = slice.map_or_else(String::new, |slice| format!(" # bytes {}-{}", slice.start, slice.end));
+    format!("{} < {}{part}", words.join(" "), quoted(uri))
 }
 
 /// A word as a POSIX shell reads it, on one line: control characters are escaped for bash (`$'…'`).
@@ -101,11 +103,13 @@ mod tests {
     #[test]
     fn titles_are_one_line_and_differ() {
         let title_of = |words: &[&str], uri| {
-            title(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>(), uri)
+            title(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>(), uri, None)
         };
         assert_eq!(title_of(&["wc", "-l"], "file:///a"), "wc -l < file:///a");
         assert_eq!(title_of(&["wc -l", ""], "file:///it's"), r"'wc -l' '' < 'file:///it'\''s'");
         assert_eq!(title_of(&["a\nb"], "x"), r"$'a\nb' < x");
         assert_ne!(title_of(&["a", "b"], "x"), title_of(&["a b"], "x"));
+        let slice = Slice { start: 10, end: 20, ..Slice::default() };
+        assert_eq!(title(&["wc".to_owned()], "x", Some(&slice)), "wc < x # bytes 10-20");
     }
 }

@@ -2,9 +2,10 @@
 //! Pure: it starts no process, opens no connection and reads no clock.
 //!
 //! ```text
-//!   inputs (bytes, hosts) ─→ plan ─→ Schedule ─ next(host) ─→ a job for the host ─→ frame ─→ helper
-//!                                        ▲                                               │
-//!                                        └── done, failed, lost ←── frames ←─────────────┘
+//!   files ─ split ─→ inputs (bytes, hosts) ─ plan ─→ Work (a Schedule, and rules for failures)
+//!                                                  │   ▲
+//!                               Begin, Cancel, End ▼   │ ended, lost
+//!                                                 frames ←──→ helpers
 //! ```
 //!
 //! A *host* is a machine that runs commands, a *slot* a place for one command there. An input is
@@ -17,8 +18,12 @@ pub mod frame;
 pub mod joblog;
 pub mod plan;
 pub mod schedule;
+pub mod split;
+pub mod work;
 
 pub use frame::{Frame, FrameError, Frames};
 pub use joblog::{Entry, finished};
 pub use plan::{Input, Plan, plan};
 pub use schedule::{Given, Schedule};
+pub use split::{Block, Piece, Records, Slice, pieces};
+pub use work::{Act, Policy, Work};

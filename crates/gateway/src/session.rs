@@ -554,6 +554,38 @@ impl Sessions {
         Ok(session)
     }
 
+    /// Lends the login of a session: another session of its user and store, which ends after at most so
+    /// many milliseconds. If one lent before is named by its token, that lasts longer instead.
+    ///
+    /// # Errors
+    /// InvalidArgument if there is no login, or no time; Unauthenticated if the token isn't one of this
+    /// user's sessions.
+    pub fn lend(
+        &self,
+        session: &Session,
+        lend_ms: i64,
+        lent: Option<&str>,
+        peer: &Peer,
+    ) -> Result<Arc<Session>> {
+        let Identity::User(login) = session.identity() else {
+            return fail(ErrorKind::InvalidArgument, "only a login can be lent, and this session has none");
+        };
+        if lend_ms <= 0 {
+            return fail(ErrorKind::InvalidArgument, "a login is lent for at least a millisecond");
+        }
+        let ends_ms = login.ends_ms.min(now_ms().saturating_add(lend_ms));
+        let login = Login { ends_ms, ..login };
+        let Some(token) = lent else {
+            return self.open(session.store.clone(), Identity::User(login), peer.origin());
+        };
+        let earlier = self.by_token(token, peer)?;
+        if !earlier.is_of(&login.user) || earlier.store.name != session.store.name {
+            return fail(ErrorKind::Unauthenticated, "the lent token is that of another user or store");
+        }
+        earlier.set_identity(Identity::User(login));
+        Ok(earlier)
+    }
+
     /// A new token for a session, and its expiry.
     pub fn token(&self, session: &Session) -> (String, i64) {
         let login = match session.identity() {

@@ -77,6 +77,7 @@ pub async fn open_session(
     let sessions = &context.shared.sessions;
     let from = context.peer.origin();
     let asked = request.store.as_deref().unwrap_or_default();
+    let (lend_ms, lent) = (request.lend_ms, request.lent);
     let session = match (request.token, request.user, request.password) {
         // A given password is always checked: a token finds the session again, and proves nothing.
         (token, Some(user), Some(password)) => {
@@ -105,6 +106,10 @@ pub async fn open_session(
             }
             sessions.open(sessions.store(asked)?, stranger, from)?
         }
+    };
+    let session = match lend_ms {
+        Some(ms) => sessions.lend(&session, ms, lent.as_ref().map(|lent| &*lent.0), &context.peer)?,
+        None => session,
     };
     let (token, expires_ms) = sessions.token(&session);
     let reply = wire::OpenSessionReply {

@@ -120,6 +120,46 @@ fn a_token_does_not_stand_for_another_user() {
 }
 
 #[test]
+fn a_lent_login_ends_in_time_or_with_its_session_and_the_lenders_goes_on() {
+    let door = Door::with(&["alice", "bob"], |_| {});
+    let lend = |token: &Option<Secret>, lend_ms: i64, lent: Option<Secret>| {
+        let request =
+            OpenSessionRequest { token: token.clone(), lend_ms: Some(lend_ms), lent, ..Default::default() };
+        door.served.client().v2::<methods::OpenSession>(request)
+    };
+    let alice = door.login("alice", "first").unwrap().token;
+    let lent = lend(&alice, 60_000, None).unwrap();
+    assert_eq!(lent.user.as_deref(), Some("alice"));
+    assert_ne!(lent.token, alice);
+    look(&mut door.resume(&lent.token).unwrap()).unwrap();
+
+    // It gives no more than it has, to whoever has it.
+    let further = lend(&lent.token, i64::MAX, None).unwrap();
+    assert!(further.expires_ms <= lent.expires_ms, "{further:?} {lent:?}");
+    // Only the lender makes it last longer, and nobody a session of others.
+    let longer = lend(&alice, 600_000, lent.token.clone()).unwrap();
+    assert!(longer.expires_ms > lent.expires_ms, "{longer:?}");
+    let bob = door.login("bob", "first").unwrap().token;
+    assert_eq!(kind(lend(&bob, 600_000, lent.token.clone())), "Unauthenticated");
+    assert_eq!(kind(lend(&alice, 0, None)), "InvalidArgument");
+
+    // The end of its session is its own end, and no other's.
+    let mut lender = door.resume(&alice).unwrap();
+    lender.v2::<methods::CloseSession>(CloseSessionRequest { session: longer.token.clone() }).unwrap();
+    for token in [&lent.token, &longer.token] {
+        assert_eq!(door.resume(token).err().unwrap(), "Unauthenticated");
+    }
+    look(&mut door.resume(&alice).unwrap()).unwrap();
+
+    // In time: also for a client that is connected.
+    let short = lend(&alice, 1_000, None).unwrap();
+    let mut borrower = door.resume(&short.token).unwrap();
+    look(&mut borrower).unwrap();
+    eventually("it ends", || look(&mut borrower).is_err());
+    assert_eq!(door.resume(&short.token).err().unwrap(), "Unauthenticated");
+}
+
+#[test]
 fn logins_beyond_the_limit_are_told_to_come_again() {
     let door = Door::with(&["alice"], |limits| limits.logins = 0);
     assert_eq!(door.login("alice", "first").err().unwrap(), "Busy");

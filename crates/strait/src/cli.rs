@@ -16,7 +16,7 @@ use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 pub use foreign::{Doctor, FOREIGN_FLAGS, Foreign, Stores};
 pub use kadoop::{Admit, Datanode, Datanodes, Decommission, KadoopLog, KadoopLogAction, Namenode, Rebalance};
 pub use mount::{Mount, by_mount};
-pub use run::{Launcher, Run};
+pub use run::{Launcher, Run, Split};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -91,6 +91,9 @@ pub struct Global {
     /// Read over TCP from Kadoop's datanodes on this host, too, not through their files.
     #[arg(long, global = true)]
     pub kadoop_over_tcp: bool,
+    /// The descriptor with the logins that a helper of `run` lends to its commands.
+    #[arg(long, global = true, hide = true, env = "STRAIT_LOGINS_FD", value_name = "NUMBER")]
+    pub logins_fd: Option<i32>,
     #[command(flatten)]
     pub foreign: Foreign,
     /// Print one JSON object a line, also for changes (put, rm, …) and errors.

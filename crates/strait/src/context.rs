@@ -1,5 +1,6 @@
 //! Opens the stores of URIs, each once, with a login by the flags.
 
+use crate::borrowed::Borrowed;
 use crate::cli::{Foreign, Global};
 use crate::failure::{Failure, Tally};
 use crate::messages::Messages;
@@ -14,6 +15,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use strait_client::{Options, StraitStore, TlsOptions};
+use strait_dispatch::frame::Lent;
 use strait_kadoop_client::Client;
 use strait_kadoop_core::messages::Caller;
 use strait_kadoop_wire::Failure as KadoopFailure;
@@ -44,6 +46,10 @@ pub struct Context {
     opened: RefCell<HashMap<String, Arc<dyn FileSystem>>>,
     /// Stores that couldn't be opened, when, and why.
     away: RefCell<HashMap<String, (Instant, Error)>>,
+    /// Gateways where this command has a login, by the store's URI.
+    with_login: RefCell<HashMap<String, Arc<StraitStore>>>,
+    /// What this helper, or this command of one, borrowed.
+    borrowed: RefCell<Borrowed>,
     /// Sessions of this command alone, which end with it.
     own_sessions: RefCell<Vec<Arc<StraitStore>>>,
     /// Whether a person types a password for one of the stores.
@@ -104,6 +110,8 @@ impl Context {
             helper_flags,
             opened: RefCell::default(),
             away: RefCell::default(),
+            with_login: RefCell::default(),
+            borrowed: RefCell::new(Borrowed::of_environment(global.logins_fd)),
             own_sessions: RefCell::default(),
             typing: Typing::default(),
         }
@@ -295,13 +303,51 @@ impl Context {
     }
 
     async fn open_gateway(&self, uri: &StoreUri) -> strait_store::Result<Arc<dyn FileSystem>> {
-        let options = self.login_at(uri);
+        let (borrowed, name) = (self.borrowed.borrow().options(uri)?, uri.store());
+        let is_borrowed = borrowed.is_some();
+        let options = borrowed.unwrap_or_else(|| self.login_at(uri));
         let shared = options.user.is_some();
         let store = Arc::new(StraitStore::connect(&uri.gateway(), options).await?);
-        if !shared {
-            self.own_sessions.borrow_mut().push(store.clone());
+        match (is_borrowed, shared) {
+            (true, _) => self.borrowed.borrow_mut().opened(name, store.clone()),
+            (false, true) => drop(self.with_login.borrow_mut().insert(name, store.clone())),
+            (false, false) => self.own_sessions.borrow_mut().push(store.clone()),
         }
         Ok(store)
+    }
+
+    /// A gateway where this command has a login of its user.
+    pub fn gateway_with_login(&self, store: &str) -> Option<Arc<StraitStore>> {
+        self.with_login.borrow().get(store).cloned()
+    }
+
+    /// Whether a store of these URIs lends logins to helpers.
+    pub fn lends_for<'a>(&self, mut uris: impl Iterator<Item = &'a str>) -> bool {
+        let is_gateway = |uri: &str| self.uri(uri).is_ok_and(|uri| uri.scheme() == Scheme::Strait);
+        self.user.is_some() && uris.any(is_gateway)
+    }
+
+    /// The flags about TLS.
+    pub fn tls(&self) -> Option<&TlsOptions> {
+        self.tls.as_ref()
+    }
+
+    /// Uses these logins from now on, in place of those of the same stores.
+    pub fn borrow_logins(&self, logins: Vec<Lent>) {
+        self.borrowed.borrow_mut().replace(logins);
+    }
+
+    /// Lets the commands of this helper use its logins.
+    ///
+    /// # Errors
+    /// The kernel has no memory for them.
+    pub fn share_logins(&self) -> Result<(), Failure> {
+        self.borrowed.borrow_mut().share()
+    }
+
+    /// The number of the descriptor that commands inherit, if they may use the logins.
+    pub fn shared_logins(&self) -> Option<i32> {
+        self.borrowed.borrow().shared()
     }
 
     /// Options for a login to this store of a gateway.

@@ -11,6 +11,7 @@
 //! half a file under the requested name.
 
 mod accounts;
+mod borrowed;
 mod cli;
 mod commands;
 mod context;
@@ -18,6 +19,7 @@ mod failure;
 mod format;
 mod glob;
 mod help;
+mod lending;
 mod logging;
 mod malgen;
 mod messages;

@@ -101,8 +101,8 @@ fn forget_in(directory: &Path, wanted: [Option<&str>; 3]) -> Result<usize, Failu
     Ok(forgotten)
 }
 
-/// None if there is no place for it.
-fn directory() -> Option<PathBuf> {
+/// The command's directory for this user alone; None if there is no place for it.
+pub fn directory() -> Option<PathBuf> {
     let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
     Some(cache.join("strait"))

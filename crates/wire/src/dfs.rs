@@ -105,6 +105,8 @@ wire_structs! {
         3 user: String,
         4 password: Secret,
         5 token: Secret,
+        6 lend_ms: i64,
+        7 lent: Secret,
     }
     /// Reply of `openSession`.
     OpenSessionReply {

@@ -81,6 +81,8 @@ type OpenSessionRequest struct {
 	User     string `thrift:"3,user,omitempty"`
 	Password string `thrift:"4,password,omitempty"`
 	Token    string `thrift:"5,token,omitempty"`
+	LendMs   int64  `thrift:"6,lend_ms,omitempty"`
+	Lent     string `thrift:"7,lent,omitempty"`
 }
 
 type OpenSessionReply struct {

@@ -3,6 +3,7 @@
 use super::{Global, operand};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
+use strait_dispatch::Records;
 
 /// Where commands run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -11,6 +12,52 @@ pub enum Launcher {
     Ssh,
     /// All on this host
     Local,
+    /// On the nodes of a Slurm cluster that hold the inputs, by srun
+    Slurm,
+}
+
+/// Where large files are cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Split {
+    /// At the ends of the store's blocks or chunks.
+    Chunk,
+    /// Each so many bytes.
+    Size(u64),
+}
+
+/// Smallest piece: a command for less costs more than its work.
+const MIN_PIECE_BYTES: u64 = 1 << 10;
+
+fn split(text: &str) -> Result<Split, String> {
+    if ["chunk", "block"].contains(&text) {
+        return Ok(Split::Chunk);
+    }
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match text[digits.len()..].to_ascii_lowercase().as_str() {
+        "" | "b" => 0,
+        "k" | "kib" => 10,
+        "m" | "mib" => 20,
+        "g" | "gib" => 30,
+        _ => return Err("give chunk, or a size such as 64M".to_owned()),
+    };
+    let size = digits.parse::<u64>().ok().and_then(|size| size.checked_mul(1 << unit));
+    match size {
+        Some(size) if size >= MIN_PIECE_BYTES => Ok(Split::Size(size)),
+        Some(_) => Err(format!("a piece has at least {MIN_PIECE_BYTES} bytes")),
+        None => Err("give chunk, or a size such as 64M".to_owned()),
+    }
+}
+
+fn records(text: &str) -> Result<Records, String> {
+    match text {
+        "lines" => Ok(Records::Ended(b'\n')),
+        "nul" => Ok(Records::Ended(0)),
+        "bytes" => Ok(Records::Sized(1)),
+        _ => match text.parse::<u64>() {
+            Ok(bytes) if bytes > 0 => Ok(Records::Sized(bytes)),
+            _ => Err("give lines, nul, bytes, or a number of bytes".to_owned()),
+        },
+    }
 }
 
 #[derive(Debug, Args)]
@@ -22,6 +69,28 @@ pub struct Run {
     /// that the stores name].
     #[arg(long = "host", value_name = "HOST")]
     pub hosts: Vec<String>,
+    /// Cut files at the ends of their blocks or chunks, or each SIZE bytes (64M): each piece is the input
+    /// of one command, with whole records. Compressed files aren't cut.
+    #[arg(long, value_name = "chunk|SIZE", value_parser = split)]
+    pub split: Option<Split>,
+    /// What a cut keeps whole: lines, nul (records that end with a NUL), a number of bytes, or bytes.
+    #[arg(long, value_name = "RECORDS", requires = "split", default_value = "lines", value_parser = records)]
+    pub records: Records,
+    /// Copy this file into the working directory of each command; repeatable. A program is run as
+    /// ./NAME.
+    #[arg(long, value_name = "FILE")]
+    pub ship: Vec<PathBuf>,
+    /// Lend the login to this host if a store names it; a * stands for any characters; repeatable.
+    /// Hosts of --host get it anyway.
+    #[arg(long, value_name = "HOST", env = "STRAIT_LEND_TO", value_delimiter = ',')]
+    pub lend_to: Vec<String>,
+    /// Let `strait` in the commands use the login, too.
+    #[arg(long)]
+    pub lend_to_commands: bool,
+    /// Begin commands that run twice as long as half of the others a second time elsewhere, at most a
+    /// tenth of all. The first that succeeds counts.
+    #[arg(long)]
+    pub duplicate_stragglers: bool,
     /// Commands at once on each host [default: its processors].
     #[arg(short, long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub jobs: Option<u32>,
@@ -53,6 +122,9 @@ pub struct Run {
     /// The ssh command and its options.
     #[arg(long, value_name = "COMMAND", default_value = "ssh")]
     pub ssh: String,
+    /// The srun command and its options.
+    #[arg(long, value_name = "COMMAND", default_value = "srun")]
+    pub srun: String,
     /// Use the strait of this path on the hosts. Otherwise this one is copied to the hosts that lack
     /// it, into the user's cache directory.
     #[arg(long, value_name = "PATH")]
@@ -67,7 +139,7 @@ pub struct Run {
 }
 
 impl Global {
-    /// The flags for a helper on another host. Secrets aren't among them, only files' names.
+    /// The flags for a helper. Secrets aren't among them, only files' names.
     pub fn for_helpers(&self) -> Vec<String> {
         let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
         let with_values = [

@@ -5,6 +5,7 @@ use crate::progress::Progress;
 use bytes::Bytes;
 use futures::StreamExt;
 use std::io::{self, Read, Write};
+use std::ops::Range;
 use strait_store::{Error, ErrorKind, FileReader, FileWriter};
 use tokio::sync::mpsc;
 
@@ -63,9 +64,21 @@ pub async fn out_of_store<W: Write + Send + 'static>(
     progress: &Progress,
     describe: impl Fn(io::Error) -> Failure,
 ) -> Result<W, Failure> {
+    part_out_of_store(reader, 0..reader.length(), path, sink, progress, describe).await
+}
+
+/// As [`out_of_store`], for these bytes of the file. If it has become shorter, that fails.
+pub async fn part_out_of_store<W: Write + Send + 'static>(
+    reader: &dyn FileReader,
+    range: Range<u64>,
+    path: &str,
+    sink: W,
+    progress: &Progress,
+    describe: impl Fn(io::Error) -> Failure,
+) -> Result<W, Failure> {
     let (chunks, queue) = mpsc::channel(QUEUED_CHUNKS);
     let writing = tokio::task::spawn_blocking(move || write_chunks(sink, queue));
-    let read = read_all(reader, path, chunks, progress).await;
+    let read = read_all(reader, range, path, chunks, progress).await;
     let written = match writing.await {
         Ok(written) => written.map_err(describe),
         Err(error) => Err(Failure::other(format!("writing {path}: {error}"))),
@@ -77,15 +90,16 @@ pub async fn out_of_store<W: Write + Send + 'static>(
 
 async fn read_all(
     reader: &dyn FileReader,
+    range: Range<u64>,
     path: &str,
     chunks: mpsc::Sender<Bytes>,
     progress: &Progress,
 ) -> Result<(), Failure> {
-    let length = reader.length();
-    let offsets = (0..length).step_by(CHUNK_BYTES);
+    let end = range.end;
+    let offsets = range.step_by(CHUNK_BYTES);
     let mut reads = futures::stream::iter(offsets)
         .map(|offset| async move {
-            let wanted = (length - offset).min(CHUNK_BYTES as u64) as usize;
+            let wanted = (end - offset).min(CHUNK_BYTES as u64) as usize;
             let chunk = reader.read_at(offset, wanted).await?;
             if chunk.len() < wanted {
                 let message = "the file got shorter while it was read";

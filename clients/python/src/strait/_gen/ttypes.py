@@ -1387,6 +1387,10 @@ class OpenSessionRequest(object):
      - user
      - password
      - token
+     - lend_ms: Lend the login: open another session of the same user and store, whose
+    token and login end after at most so many milliseconds, and with the
+    login's own end. Only a login can be lent.
+     - lent: The token of a session lent before: that one is to last longer.
 
     """
 
@@ -1396,15 +1400,19 @@ class OpenSessionRequest(object):
         'user',
         'password',
         'token',
+        'lend_ms',
+        'lent',
     )
 
 
-    def __init__(self, version=None, store=None, user=None, password=None, token=None,):
+    def __init__(self, version=None, store=None, user=None, password=None, token=None, lend_ms=None, lent=None,):
         self.version = version
         self.store = store
         self.user = user
         self.password = password
         self.token = token
+        self.lend_ms = lend_ms
+        self.lent = lent
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -1440,6 +1448,16 @@ class OpenSessionRequest(object):
                     self.token = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
                 else:
                     iprot.skip(ftype)
+            elif fid == 6:
+                if ftype == TType.I64:
+                    self.lend_ms = iprot.readI64()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 7:
+                if ftype == TType.STRING:
+                    self.lent = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                else:
+                    iprot.skip(ftype)
             else:
                 iprot.skip(ftype)
             iprot.readFieldEnd()
@@ -1469,6 +1487,14 @@ class OpenSessionRequest(object):
         if self.token is not None:
             oprot.writeFieldBegin('token', TType.STRING, 5)
             oprot.writeString(self.token.encode('utf-8') if sys.version_info[0] == 2 else self.token)
+            oprot.writeFieldEnd()
+        if self.lend_ms is not None:
+            oprot.writeFieldBegin('lend_ms', TType.I64, 6)
+            oprot.writeI64(self.lend_ms)
+            oprot.writeFieldEnd()
+        if self.lent is not None:
+            oprot.writeFieldBegin('lent', TType.STRING, 7)
+            oprot.writeString(self.lent.encode('utf-8') if sys.version_info[0] == 2 else self.lent)
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
@@ -4828,6 +4854,8 @@ OpenSessionRequest.thrift_spec = (
     (3, TType.STRING, 'user', 'UTF8', None, ),  # 3
     (4, TType.STRING, 'password', 'UTF8', None, ),  # 4
     (5, TType.STRING, 'token', 'UTF8', None, ),  # 5
+    (6, TType.I64, 'lend_ms', None, None, ),  # 6
+    (7, TType.STRING, 'lent', 'UTF8', None, ),  # 7
 )
 all_structs.append(OpenSessionReply)
 OpenSessionReply.thrift_spec = (

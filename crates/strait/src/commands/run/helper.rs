@@ -1,28 +1,36 @@
 //! The helper of one host: runs jobs that come on standard input, and tells of them on standard output.
 //!
 //! Everything of a job ends with the helper: at the end of its input it kills the process groups of
-//! its commands, and removes their copies.
+//! its commands, and removes their copies and the shipped files.
 
+use super::cut;
+use super::shipping::Hold;
 use crate::commands::pump;
 use crate::context::{Context, Place};
 use crate::failure::Failure;
+use crate::lending;
 use crate::progress::Progress;
-use futures::StreamExt;
+use futures::future::LocalBoxFuture;
 use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
 use rustix::process::{Pid, Signal, kill_process_group};
+use std::collections::HashMap;
 use std::fs::{File, Permissions};
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::Duration;
-use strait_dispatch::frame::{Exit, Hello, Job, OUTPUT_BYTES};
+use strait_dispatch::frame::{Exit, Hello, Job, OUTPUT_BYTES, Ready, Setup};
 use strait_dispatch::{Frame, Frames};
 use strait_store::{ErrorKind, encoding};
 use tempfile::TempDir;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
 
 /// Frames between jobs and standard output: a slow dispatcher makes the commands wait.
@@ -48,12 +56,11 @@ pub async fn helper(context: &Context) -> Result<(), Failure> {
         // If nobody takes the frames, `sending` has ended.
         let _ = to.send(Frame::Hello(hello)).await;
         let (mut input, mut received) = (tokio::io::stdin(), Frames::default());
+        let mut desk = Desk { context, to, hold: Arriving::Nothing, cancels: HashMap::new(), begun: 0 };
         let mut jobs = FuturesUnordered::new();
         loop {
             while let Some(frame) = received.take().map_err(|error| Failure::other(error.to_string()))? {
-                if let Frame::Job(id, job) = frame {
-                    jobs.push(run(context, id, job, to.clone()));
-                }
+                jobs.extend(desk.received(frame).await);
             }
             tokio::select! {
                 read = input.read_buf(received.buffer()) => match read {
@@ -61,7 +68,7 @@ pub async fn helper(context: &Context) -> Result<(), Failure> {
                     Ok(_) => {}
                     Err(error) => return Err(Failure::other(format!("standard input: {error}"))),
                 },
-                Some(()) = jobs.next() => {}
+                Some((id, serial)) = jobs.next() => desk.ended(id, serial),
             }
         }
     };
@@ -71,9 +78,127 @@ pub async fn helper(context: &Context) -> Result<(), Failure> {
     }
 }
 
+/// The files of the setup.
+enum Arriving {
+    /// None were announced, or none are wanted.
+    Nothing,
+    /// Some are still to come.
+    Files(Hold),
+    /// All are there.
+    Whole(Arc<Hold>),
+}
+
+/// What the dispatcher told so far.
+struct Desk<'a> {
+    context: &'a Context,
+    to: mpsc::Sender<Frame>,
+    hold: Arriving,
+    /// By job: its serial number, and the end of it if this is dropped.
+    cancels: HashMap<u32, (u64, oneshot::Sender<()>)>,
+    /// Jobs begun. The dispatcher may begin one again before its first end is noticed here.
+    begun: u64,
+}
+
+impl<'a> Desk<'a> {
+    /// Does what a frame says. Returns the job to be run, if it is one.
+    async fn received(&mut self, frame: Frame) -> Option<LocalBoxFuture<'a, (u32, u64)>> {
+        match frame {
+            Frame::Setup(setup) => {
+                let ready = self.set_up(setup);
+                self.answer(ready).await;
+            }
+            Frame::Data(file, bytes) => {
+                let ready = self.write(file as usize, &bytes);
+                self.answer(ready).await;
+            }
+            Frame::Logins(logins) => self.context.borrow_logins(logins),
+            Frame::Cancel(id) => drop(self.cancels.remove(&id)),
+            Frame::Job(id, job) => {
+                let (cancel, cancelled) = oneshot::channel();
+                self.begun += 1;
+                let serial = self.begun;
+                self.cancels.insert(id, (serial, cancel));
+                let hold = match &self.hold {
+                    Arriving::Whole(hold) => Some(hold.clone()),
+                    Arriving::Nothing | Arriving::Files(_) => None,
+                };
+                let running = run(self.context, id, job, hold, self.to.clone(), cancelled);
+                return Some(running.map(move |()| (id, serial)).boxed_local());
+            }
+            Frame::Hello(_) | Frame::Ready(_) | Frame::Output(..) | Frame::Error(..) | Frame::Exit(..) => {}
+        }
+        None
+    }
+
+    fn ended(&mut self, id: u32, serial: u64) {
+        if self.cancels.get(&id).is_some_and(|(current, _)| *current == serial) {
+            self.cancels.remove(&id);
+        }
+    }
+
+    /// Tells that all has come, or failed.
+    async fn answer(&mut self, done: Result<bool, Failure>) {
+        let failure = match done {
+            Ok(false) => return,
+            Ok(true) => None,
+            Err(failure) => {
+                self.hold = Arriving::Nothing;
+                Some(failure.message().unwrap_or_default())
+            }
+        };
+        let _ = self.to.send(Frame::Ready(Ready { failure })).await;
+    }
+
+    fn set_up(&mut self, setup: Setup) -> Result<bool, Failure> {
+        if setup.lend_to_commands {
+            self.context.share_logins()?;
+        }
+        if setup.files.is_empty() {
+            return Ok(true);
+        }
+        self.hold = Arriving::Files(Hold::new(setup.files)?);
+        self.write(0, &[])
+    }
+
+    /// Whether it was the last of all bytes, and their digests are right.
+    fn write(&mut self, file: usize, bytes: &[u8]) -> Result<bool, Failure> {
+        match std::mem::replace(&mut self.hold, Arriving::Nothing) {
+            Arriving::Files(mut hold) => {
+                hold.write(file, bytes)?;
+                let is_whole = hold.is_whole();
+                if is_whole {
+                    hold.check()?;
+                    self.hold = Arriving::Whole(Arc::new(hold));
+                } else {
+                    self.hold = Arriving::Files(hold);
+                }
+                Ok(is_whole)
+            }
+            other => {
+                self.hold = other;
+                // Of files that failed already.
+                Ok(false)
+            }
+        }
+    }
+}
+
 /// Runs one job to its end, and tells how it ended.
-async fn run(context: &Context, id: u32, job: Job, to: mpsc::Sender<Frame>) {
-    let exit = attempt(context, id, &job, &to).await.unwrap_or_else(|failure| Exit {
+async fn run(
+    context: &Context,
+    id: u32,
+    job: Job,
+    hold: Option<Arc<Hold>>,
+    to: mpsc::Sender<Frame>,
+    cancelled: oneshot::Receiver<()>,
+) {
+    let attempt = async {
+        tokio::select! {
+            exit = attempt(context, id, &job, hold.as_deref(), &to) => exit,
+            _ = cancelled => Err(Failure::other("another command was sooner")),
+        }
+    };
+    let exit = attempt.await.unwrap_or_else(|failure| Exit {
         retry_elsewhere: match &failure {
             Failure::Error(error) => matches!(
                 error.kind(),
@@ -87,25 +212,35 @@ async fn run(context: &Context, id: u32, job: Job, to: mpsc::Sender<Frame>) {
     let _ = to.send(Frame::Exit(id, exit)).await;
 }
 
-async fn attempt(context: &Context, id: u32, job: &Job, to: &mpsc::Sender<Frame>) -> Result<Exit, Failure> {
+async fn attempt(
+    context: &Context,
+    id: u32,
+    job: &Job,
+    hold: Option<&Hold>,
+    to: &mpsc::Sender<Frame>,
+) -> Result<Exit, Failure> {
     let place = context.place(&job.uri).await?;
     let reader = place.fs.open(&place.who, &place.path).await?;
-    let input_bytes = reader.length();
+    let range = cut::range(&place, reader.as_ref(), job.slice.as_ref()).await?;
+    let input_bytes = range.end - range.start;
     let (progress, path) = (Progress::new(false), place.path.as_str());
+    let desk = hold.map(Hold::desk).transpose()?;
     let copy = match job.command.iter().any(|word| word.contains(PLACEHOLDER)) {
         true => {
             let copy = Copy::new(&place)?;
-            pump::out_of_store(reader.as_ref(), path, copy.file()?, &progress, |error| copy.failed(error))
+            let failed = |error| copy.failed(error);
+            pump::part_out_of_store(reader.as_ref(), range.clone(), path, copy.file()?, &progress, failed)
                 .await?;
             Some(copy)
         }
         false => None,
     };
-    let mut child = Group::spawn(&job.command, copy.as_ref())?;
+    let lent = context.shared_logins();
+    let mut child = Group::spawn(job, &range, lent, copy.as_ref(), desk.as_ref().map(TempDir::path))?;
     let (input, output, errors) = child.pipes();
     let feed = async {
         let Some(input) = input else { return Ok(()) };
-        match pump::out_of_store(reader.as_ref(), path, input, &progress, Failure::output).await {
+        match pump::part_out_of_store(reader.as_ref(), range, path, input, &progress, Failure::output).await {
             // The command may end, or close its input, before it has read all.
             Ok(_) | Err(Failure::Ended(_)) => Ok(()),
             Err(failure) => Err(failure),
@@ -150,6 +285,22 @@ async fn tell<F: Future<Output = Result<(), mpsc::error::SendError<Frame>>>>(
     }
 }
 
+/// What a command may want to know of its input. The names with small letters are those of Hadoop's
+/// Streaming, whose mappers run as they are.
+fn environment(job: &Job, range: &Range<u64>) -> Vec<(&'static str, String)> {
+    let split = job.slice.as_ref().map_or(range.clone(), |slice| slice.start..slice.end);
+    vec![
+        ("STRAIT_INPUT_URI", job.uri.clone()),
+        ("STRAIT_INPUT_START", range.start.to_string()),
+        ("STRAIT_INPUT_LENGTH", (range.end - range.start).to_string()),
+        ("STRAIT_INPUT_NUMBER", job.number.to_string()),
+        ("STRAIT_INPUT_ATTEMPT", job.attempt.to_string()),
+        ("mapreduce_map_input_file", job.uri.clone()),
+        ("mapreduce_map_input_start", split.start.to_string()),
+        ("mapreduce_map_input_length", (split.end - split.start).to_string()),
+    ]
+}
+
 /// An input's private copy, removed with it.
 struct Copy {
     _directory: TempDir,
@@ -188,18 +339,34 @@ struct Group {
 }
 
 impl Group {
-    fn spawn(command: &[String], copy: Option<&Copy>) -> Result<Self, Failure> {
+    fn spawn(
+        job: &Job,
+        range: &Range<u64>,
+        lent: Option<i32>,
+        copy: Option<&Copy>,
+        desk: Option<&Path>,
+    ) -> Result<Self, Failure> {
         let path = copy.map(|copy| copy.path.display().to_string());
         let word = |word: &String| match &path {
             Some(path) => word.replace(PLACEHOLDER, path),
             None => word.clone(),
         };
-        let Some((program, arguments)) = command.split_first() else {
+        let Some((program, arguments)) = job.command.split_first() else {
             return Err(Failure::usage("no command"));
         };
         let program = word(program);
-        let child = Command::new(&program)
+        let mut command = Command::new(&program);
+        if let Some(desk) = desk {
+            command.current_dir(desk);
+        }
+        match lent {
+            Some(lent) => command.env(lending::VARIABLE, lent.to_string()),
+            None => command.env_remove(lending::VARIABLE),
+        };
+        let child = command
             .args(arguments.iter().map(word))
+            .envs(environment(job, range))
+            .env_remove("STRAIT_PASSWORD")
             .stdin(if copy.is_some() { Stdio::null() } else { Stdio::piped() })
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

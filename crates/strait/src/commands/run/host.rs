@@ -1,23 +1,24 @@
-//! A host of `run`: its helper, started by ssh or as a child, and the frames to and from it.
+//! A host of `run`: its helper, and the frames to and from it.
 
 use super::VERSION;
-use crate::failure::Failure;
-use sha2::{Digest, Sha256};
+use super::launch::{Launch, Program};
+use super::shipping::Parcel;
+use rustix::process::{Pid, Signal, kill_process};
 use std::collections::VecDeque;
 use std::io;
-use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
-use strait_dispatch::frame::Hello;
-use strait_dispatch::{Frame, Frames, joblog};
+use strait_dispatch::frame::{Hello, OUTPUT_BYTES};
+use strait_dispatch::{Frame, Frames};
 use tokio::fs::File;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
-use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
-use tokio::sync::mpsc;
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
+use tokio::sync::{Semaphore, mpsc};
 use tokio::time::timeout;
 
 /// Time for connecting, for sending the program if the host lacks it, and for the helper's first word.
+/// Then for each piece of a shipped file, and for the answer when all are there.
 const START_PATIENCE: Duration = Duration::from_secs(120);
 /// Time for the rest of a helper's standard error, and the lines of it that are kept.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -36,124 +37,46 @@ pub enum Event {
     Gone(String),
 }
 
-/// How helpers are started.
-pub struct Launch {
-    /// The ssh command and its options; none: as children of this process.
-    ssh: Option<Vec<String>>,
-    flags: Vec<String>,
-    program: Program,
-}
-
-enum Program {
-    /// Is on the host, at this path.
-    There(String),
-    /// Is this file, with this SHA-256, and is sent to hosts that lack it.
-    Sent { file: PathBuf, bytes: u64, hash: String },
-}
-
-impl Launch {
-    /// Helpers that are children of this process.
-    pub fn locally(flags: Vec<String>) -> Result<Self, Failure> {
-        let own = std::env::current_exe()
-            .map_err(|error| Failure::other(format!("finding this program: {error}")))?;
-        Ok(Self { ssh: None, flags, program: Program::There(own.display().to_string()) })
-    }
-
-    /// Helpers on other hosts, started by the words of `ssh`.
-    pub fn by_ssh(ssh: &str, remote: Option<String>, flags: Vec<String>) -> Result<Self, Failure> {
-        let words: Vec<String> = ssh.split_whitespace().map(str::to_owned).collect();
-        if words.is_empty() {
-            return Err(Failure::usage("--ssh: name the ssh command"));
-        }
-        let program = match remote {
-            Some(path) => Program::There(path),
-            None => {
-                let own = Path::new("/proc/self/exe");
-                let program = std::fs::read(own).map_err(|error| Failure::local(error, "read", own))?;
-                let hash = Sha256::digest(&program).iter().map(|byte| format!("{byte:02x}")).collect();
-                Program::Sent { file: own.to_owned(), bytes: program.len() as u64, hash }
-            }
-        };
-        Ok(Self { ssh: Some(words), flags, program })
-    }
-
-    fn command(&self, host: &str) -> Command {
-        let mut words: Vec<String> = self.flags.clone();
-        words.push("run-helper".to_owned());
-        match (&self.ssh, &self.program) {
-            (None, Program::There(path)) => {
-                let mut command = Command::new(path);
-                command.args(words);
-                command
-            }
-            (None, Program::Sent { file, .. }) => {
-                let mut command = Command::new(file);
-                command.args(words);
-                command
-            }
-            (Some(ssh), program) => {
-                let flags: Vec<String> = words.iter().map(|word| joblog::quoted(word)).collect();
-                let flags = flags.join(" ");
-                let script = match program {
-                    Program::There(path) => format!("exec {} {flags}", joblog::quoted(path)),
-                    Program::Sent { bytes, hash, .. } => {
-                        format!("exec sh -c {}", joblog::quoted(&sending(*bytes, hash, &flags)))
-                    }
-                };
-                let (program, options) =
-                    ssh.split_first().map_or(("ssh", &[][..]), |(first, rest)| (first, rest));
-                let mut command = Command::new(program);
-                // Nobody is there to answer a question, and a new host key is never accepted.
-                command.args(options).args(["-T", "-o", "BatchMode=yes", "--", host, &script]);
-                command
-            }
-        }
-    }
-}
-
-/// The shell script that finds this program on a host, or takes it from its standard input. It runs
-/// only a file of the user's own, in a directory of the user's own, whose hash is right.
-fn sending(bytes: u64, hash: &str, flags: &str) -> String {
-    let machine = std::env::consts::ARCH;
-    format!(
-        r#"set -e; umask 077
-[ "$(uname -s) $(uname -m)" = "Linux {machine}" ] || {{ echo "this host isn't Linux on {machine}: use --remote-strait" >&2; exit 1; }}
-d="${{XDG_CACHE_HOME:-$HOME/.cache}}/strait/run"; f="$d/strait-{hash}"
-mkdir -p "$d"; chmod 700 "$d"; [ -O "$d" ]
-is_right() {{ [ -f "$1" ] && [ ! -L "$1" ] && [ -O "$1" ] && echo "{hash}  $1" | sha256sum -c --status 2>/dev/null; }}
-if is_right "$f"; then printf H; else
-printf N; t=$(mktemp "$d/new.XXXXXX"); trap 'rm -f "$t"' EXIT; head -c {bytes} >"$t"
-is_right "$t" || {{ echo "the program arrived damaged" >&2; exit 1; }}
-chmod 700 "$t"; mv -f "$t" "$f"; trap - EXIT; fi
-exec "$f" {flags}"#
-    )
-}
-
 /// Starts the helper of `host`, sends it the frames of `jobs`, and tells `events` of it. Ends, with the
 /// helper, when `jobs` ends.
 pub async fn serve(
     launch: Arc<Launch>,
     number: usize,
     host: String,
+    turns: Arc<Semaphore>,
     jobs: mpsc::UnboundedReceiver<Frame>,
     events: mpsc::Sender<(usize, Event)>,
 ) {
-    let reason = match timeout(START_PATIENCE, Helper::start(&launch, &host)).await {
-        Ok(Ok((mut helper, hello))) => {
+    let started = async {
+        // Nobody closes it. A queue of the cluster's own is no reason for others to wait.
+        let _turn = if launch.waits_in_queue() { None } else { turns.acquire().await.ok() };
+        let starting = Helper::start(&launch, &host);
+        let started = match launch.waits_in_queue() {
+            true => Ok(starting.await),
+            false => timeout(START_PATIENCE, starting).await,
+        };
+        let (mut helper, hello) =
+            started.map_err(|_| format!("no helper within {} s", START_PATIENCE.as_secs()))??;
+        helper.set_up(&launch).await?;
+        Ok::<_, String>((helper, hello))
+    };
+    let reason = match started.await {
+        Ok((mut helper, hello)) => {
             if events.send((number, Event::Ready(hello.processors))).await.is_err() {
                 return;
             }
             helper.run(number, jobs, &events).await
         }
-        Ok(Err(reason)) => reason,
-        Err(_) => format!("no helper within {} s", START_PATIENCE.as_secs()),
+        Err(reason) => reason,
     };
     // Without a receiver, nobody needs to know.
     let _ = events.send((number, Event::Gone(reason))).await;
 }
 
 struct Helper {
-    _child: Child,
+    child: Child,
+    /// At the end it has to be told to end.
+    is_told: bool,
     input: ChildStdin,
     output: Output,
     errors: Lines<BufReader<ChildStderr>>,
@@ -189,7 +112,7 @@ impl Helper {
         let mut command = launch.command(host);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // A helper ends at the end of its input, and ends its commands. Killed, it couldn't.
-        command.kill_on_drop(launch.ssh.is_some());
+        command.kill_on_drop(launch.is_killed());
         // A Ctrl-C is for this process, which ends the helpers.
         command.process_group(0);
         let name = command.as_std().get_program().display().to_string();
@@ -201,7 +124,8 @@ impl Helper {
         };
         let errors = BufReader::new(errors).lines();
         let output = Output { from: output, frames: Frames::default() };
-        let mut helper = Self { _child: child, input, output, errors, said: VecDeque::new() };
+        let is_told = launch.waits_in_queue();
+        let mut helper = Self { child, is_told, input, output, errors, said: VecDeque::new() };
         match helper.greeted(launch).await {
             Ok(hello) if hello.version == VERSION => Ok((helper, hello)),
             Ok(hello) => Err(format!("its strait is {}, and this is {VERSION}", hello.version)),
@@ -211,7 +135,7 @@ impl Helper {
 
     async fn greeted(&mut self, launch: &Launch) -> Result<Hello, String> {
         let broken = |error: io::Error| format!("the connection failed: {error}");
-        if let (Some(_), Program::Sent { file, .. }) = (&launch.ssh, &launch.program) {
+        if let Program::Sent { file, .. } = &launch.program {
             match self.output.from.read_u8().await {
                 Ok(HAS_PROGRAM) => {}
                 Ok(NEEDS_PROGRAM) => {
@@ -227,6 +151,47 @@ impl Helper {
         match self.output.next().await? {
             Some(Frame::Hello(hello)) => Ok(hello),
             _ => Err("the helper can't be started".to_owned()),
+        }
+    }
+
+    /// Sends what helpers need before their first job, and waits until they have it.
+    async fn set_up(&mut self, launch: &Launch) -> Result<(), String> {
+        self.send(&Frame::Logins(launch.logins())).await?;
+        self.send(&Frame::Setup(launch.setup())).await?;
+        for (number, parcel) in (0..).zip(&launch.parcels) {
+            self.ship(number, parcel).await?;
+        }
+        match timeout(START_PATIENCE, self.output.next()).await {
+            Ok(Ok(Some(Frame::Ready(ready)))) => ready.failure.map_or(Ok(()), Err),
+            Ok(Err(reason)) => Err(self.last_words(reason).await),
+            Ok(Ok(_)) => Err(self.last_words("the helper ended".to_owned()).await),
+            Err(_) => Err(format!("it isn't ready for commands after {} s", START_PATIENCE.as_secs())),
+        }
+    }
+
+    /// Sends a file, as many bytes as were announced: if it has changed, the digest tells.
+    async fn ship(&mut self, number: u32, parcel: &Parcel) -> Result<(), String> {
+        let failed = |error: io::Error| format!("shipping {}: {error}", parcel.path.display());
+        let file = File::open(&parcel.path).await.map_err(failed)?;
+        let mut file = file.take(parcel.shipped.bytes);
+        loop {
+            let mut piece = bytes::BytesMut::with_capacity(OUTPUT_BYTES);
+            if file.read_buf(&mut piece).await.map_err(failed)? == 0 {
+                break;
+            }
+            self.send(&Frame::Data(number, piece.freeze())).await?;
+        }
+        match file.limit() {
+            0 => Ok(()),
+            _ => Err(format!("{} has become shorter while it was shipped", parcel.path.display())),
+        }
+    }
+
+    async fn send(&mut self, frame: &Frame) -> Result<(), String> {
+        match timeout(START_PATIENCE, self.input.write_all(&frame.encode())).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(self.last_words(format!("the connection failed: {error}")).await),
+            Err(_) => Err(format!("it took nothing for {} s", START_PATIENCE.as_secs())),
         }
     }
 
@@ -276,6 +241,17 @@ impl Helper {
                     Err(reason) => return self.last_words(reason).await,
                 },
             }
+        }
+    }
+}
+
+impl Drop for Helper {
+    fn drop(&mut self) {
+        if self.is_told
+            && let Some(pid) = self.child.id().and_then(|id| Pid::from_raw(id as i32))
+        {
+            // srun ends its step, or leaves the queue. Killed, it could do neither.
+            let _ = kill_process(pid, Signal::TERM);
         }
     }
 }

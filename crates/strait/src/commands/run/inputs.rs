@@ -1,42 +1,67 @@
 //! The inputs of `run`, and the hosts that hold them.
 
-use crate::cli::{Launcher, Run};
-use crate::context::Context;
+use super::cut;
+use super::hosts::Hosts;
+use crate::cli::{Run, Split};
+use crate::context::{Context, Place};
 use crate::failure::{Failure, Tally};
 use futures::StreamExt;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::io::Read;
-use strait_dispatch::{Input, Schedule, finished, joblog};
+use strait_dispatch::split::{hosts_of, most_pieces};
+use strait_dispatch::{Block, Input, Schedule, Slice, finished, joblog, pieces};
 use strait_store::ErrorKind;
 
 /// Files whose blocks are asked for at once.
 const ASKED_AT_ONCE: usize = 16;
-/// The host's name in the job log if commands run on this one, as GNU parallel writes it.
-const HERE: &str = ":";
-/// Longest host name (RFC 1035).
-const MAX_HOST_BYTES: usize = 253;
+/// Most inputs of one run: some hundred bytes of memory each.
+const MAX_INPUTS: u64 = 1_000_000;
+/// Names of files that make no sense from their middle on end like this.
+const COMPRESSED: [&str; 9] = [".gz", ".bz2", ".xz", ".zst", ".lz4", ".zip", ".br", ".Z", ".snappy"];
+
+/// The input of one command.
+#[derive(Debug, Clone)]
+pub struct Wanted {
+    /// The file's URI.
+    pub uri: String,
+    /// The part of it; none: all.
+    pub slice: Option<Slice>,
+    /// Its place in the order of all inputs, from 1.
+    pub sequence: usize,
+}
+
+impl Wanted {
+    /// What people read: the URI, and the bytes that are meant.
+    pub fn name(&self) -> String {
+        match &self.slice {
+            Some(slice) => format!("{}#{}-{}", self.uri, slice.start, slice.end),
+            None => self.uri.clone(),
+        }
+    }
+
+    /// What the job log has for it.
+    pub fn title(&self, command: &[String]) -> String {
+        joblog::title(command, &self.uri, self.slice.as_ref())
+    }
+}
 
 /// Inputs and hosts, by their numbers.
+#[derive(Default)]
 pub struct Found {
-    /// The inputs' URIs.
-    pub uris: Vec<String>,
+    /// The inputs.
+    pub wanted: Vec<Wanted>,
     /// Their sizes and hosts.
     pub inputs: Vec<Input>,
-    /// Their places in the order of all inputs, from 1.
-    pub sequences: Vec<usize>,
     /// The hosts' names.
     pub hosts: Vec<String>,
 }
 
+/// A part of a file, its size, and its hosts.
+type Part = (Option<Slice>, u64, Vec<String>);
+
 /// Finds the inputs that are to be processed. Inputs that can't be located count as failures.
 pub async fn find(context: &Context, flags: &Run, tally: &mut Tally) -> Result<Found, Failure> {
-    let mut uris = Vec::new();
-    for uri in &flags.uris {
-        match uri.as_str() {
-            "-" => uris.extend(listed(flags.null)?),
-            _ => uris.extend(context.expanded(std::slice::from_ref(uri), tally).await?),
-        }
-    }
+    let uris = named(context, flags, tally).await?;
     let log = match (&flags.joblog, flags.resume) {
         (Some(path), true) if path.exists() => {
             std::fs::read_to_string(path).map_err(|error| Failure::local(error, "read", path))?
@@ -44,39 +69,64 @@ pub async fn find(context: &Context, flags: &Run, tally: &mut Tally) -> Result<F
         _ => String::new(),
     };
     let done: HashSet<&str> = finished(&log);
-    let mut wanted = Vec::new();
-    for (index, uri) in uris.iter().enumerate() {
-        let uri = context.absolute(uri)?.into_owned();
-        if done.is_empty() || !done.contains(joblog::title(&flags.command, &uri).as_str()) {
-            wanted.push((index + 1, uri));
-        }
-    }
-    let located: Vec<_> = futures::stream::iter(wanted)
-        .map(|(sequence, uri)| async move {
-            let located = locate(context, &uri).await;
-            (sequence, uri, located)
+    let is_done = |wanted: &Wanted| !done.is_empty() && done.contains(wanted.title(&flags.command).as_str());
+    let whole = |(uri, sequence)| Wanted { uri, slice: None, sequence };
+    let asked = uris.into_iter().zip(1..).map(whole);
+    // Pieces are known only once their file is located.
+    let asked: Vec<Wanted> = asked.filter(|wanted| flags.split.is_some() || !is_done(wanted)).collect();
+    let located: Vec<_> = futures::stream::iter(asked)
+        .map(|wanted| async move {
+            let parts = locate(context, flags, &wanted.uri).await;
+            (wanted, parts)
         })
         .buffered(ASKED_AT_ONCE)
         .collect()
         .await;
-    let mut hosts = Hosts::of(flags)?;
-    let mut found = Found { uris: Vec::new(), inputs: Vec::new(), sequences: Vec::new(), hosts: Vec::new() };
-    for (sequence, uri, located) in located {
-        tally.add(located.map(|(bytes, names)| {
+    let mut hosts = Hosts::of(context, flags, located.iter().map(|(wanted, _)| wanted.uri.as_str())).await?;
+    let mut found = Found::default();
+    let mut pieces = 0;
+    for (wanted, parts) in located {
+        let parts = match parts {
+            Ok(parts) => parts,
+            Err(failure) => {
+                tally.add(Err(failure))?;
+                continue;
+            }
+        };
+        for (slice, bytes, names) in parts {
+            pieces += 1;
+            let sequence = if flags.split.is_some() { pieces } else { wanted.sequence };
+            let wanted = Wanted { uri: wanted.uri.clone(), slice, sequence };
+            if is_done(&wanted) {
+                continue;
+            }
             let places = names.iter().filter_map(|name| hosts.number(name, context)).collect();
             found.inputs.push(Input { bytes, hosts: places });
-            found.uris.push(uri);
-            found.sequences.push(sequence);
-        }))?;
+            found.wanted.push(wanted);
+        }
+        if found.wanted.len() as u64 > MAX_INPUTS {
+            return Err(too_many());
+        }
     }
-    found.hosts = hosts.names;
-    if found.hosts.is_empty() && !found.uris.is_empty() {
-        return Err(Failure::usage(
-            "no store names a host that holds these files; choose hosts with --host, or run the commands on \
-             this one with --launcher local",
-        ));
-    }
+    found.hosts = hosts.names(!found.wanted.is_empty())?;
     Ok(found)
+}
+
+fn too_many() -> Failure {
+    Failure::usage(format!("more than {MAX_INPUTS} inputs; give a larger --split, or fewer files"))
+}
+
+/// The URIs that the flags and standard input name.
+async fn named(context: &Context, flags: &Run, tally: &mut Tally) -> Result<Vec<String>, Failure> {
+    let mut uris = Vec::new();
+    for uri in &flags.uris {
+        match uri.as_str() {
+            "-" => uris.extend(listed(flags.null)?),
+            _ => uris.extend(context.expanded(std::slice::from_ref(uri), tally).await?),
+        }
+    }
+    let absolute = |uri: String| Ok(context.absolute(&uri)?.into_owned());
+    uris.into_iter().map(absolute).collect()
 }
 
 /// Prints where each command would run.
@@ -85,14 +135,21 @@ pub fn print_plan(context: &Context, found: &Found) -> Result<(), Failure> {
     let schedule = Schedule::new(found.inputs.clone(), found.hosts.len());
     for (number, host) in found.hosts.iter().enumerate() {
         for input in schedule.queue(number) {
-            let (bytes, uri) = (found.inputs[input].bytes, &found.uris[input]);
+            let (bytes, wanted) = (found.inputs[input].bytes, &found.wanted[input]);
             if context.json {
-                let fields =
-                    [("host", host.as_str().into()), ("bytes", bytes.into()), ("uri", uri.as_str().into())];
+                let part = |bytes: fn(&Slice) -> u64| wanted.slice.as_ref().map(bytes).into();
+                let fields = [
+                    ("host", host.as_str().into()),
+                    ("bytes", bytes.into()),
+                    ("uri", wanted.uri.as_str().into()),
+                    ("start", part(|slice| slice.start)),
+                    ("end", part(|slice| slice.end)),
+                ];
                 out.object(fields)?;
             } else {
-                let uri = out.name(uri);
-                out.line(format_args!("{host}\t{bytes}\t{uri}"))?;
+                let name = wanted.name();
+                let name = out.name(&name);
+                out.line(format_args!("{host}\t{bytes}\t{name}"))?;
             }
         }
     }
@@ -109,8 +166,8 @@ fn listed(by_nul: bool) -> Result<Vec<String>, Failure> {
     Ok(text.split(end).filter(|uri| !uri.is_empty()).map(str::to_owned).collect())
 }
 
-/// A file's length, and the hosts that hold it, the one with the most bytes first.
-async fn locate(context: &Context, uri: &str) -> Result<(u64, Vec<String>), Failure> {
+/// A file's parts, their lengths, and the hosts that hold them, the one with the most bytes first.
+async fn locate(context: &Context, flags: &Run, uri: &str) -> Result<Vec<Part>, Failure> {
     let place = context.place(uri).await?;
     let status = place.stat().await?;
     if status.is_directory() {
@@ -118,76 +175,39 @@ async fn locate(context: &Context, uri: &str) -> Result<(u64, Vec<String>), Fail
         return Err(Failure::at(ErrorKind::IsADirectory, "run a command on", uri, why));
     }
     let blocks = place.fs.block_locations(&place.who, &place.path, 0..u64::MAX).await?;
-    let mut held: HashMap<String, u64> = HashMap::new();
-    for block in blocks {
-        for host in block.hosts {
-            *held.entry(host).or_default() += block.length;
-        }
-    }
-    let mut hosts: Vec<(String, u64)> = held.into_iter().collect();
-    hosts.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
-    Ok((status.length, hosts.into_iter().map(|(host, _)| host).collect()))
-}
-
-/// Hosts that may run commands.
-struct Hosts {
-    names: Vec<String>,
-    numbers: HashMap<String, usize>,
-    /// Others that stores name are hosts, too.
-    takes_more: bool,
-}
-
-impl Hosts {
-    fn of(flags: &Run) -> Result<Self, Failure> {
-        let (names, takes_more) = match flags.launcher {
-            Launcher::Local => (vec![HERE.to_owned()], false),
-            Launcher::Ssh => (flags.hosts.clone(), flags.hosts.is_empty()),
-        };
-        if flags.launcher == Launcher::Ssh
-            && let Some(wrong) = names.iter().find(|name| !is_host(name))
-        {
-            return Err(Failure::usage(format!("--host {wrong:?}: not the name or address of a host")));
-        }
-        let numbers = names.iter().cloned().zip(0..).collect();
-        Ok(Self { names, numbers, takes_more })
-    }
-
-    /// The number of a host that a store names. A hostile store may name anything.
-    fn number(&mut self, name: &str, context: &Context) -> Option<usize> {
-        if let Some(known) = self.numbers.get(name) {
-            return Some(*known);
-        }
-        if !self.takes_more {
-            return None;
-        }
-        if !is_host(name) {
-            context.messages().warn(&format!("the store names {name:?} as a host, which can't be one"));
-            return None;
-        }
-        self.names.push(name.to_owned());
-        self.numbers.insert(name.to_owned(), self.names.len() - 1);
-        Some(self.names.len() - 1)
+    let block = |block: strait_store::BlockLocation| Block {
+        offset: block.offset,
+        length: block.length,
+        hosts: block.hosts,
+    };
+    let blocks: Vec<Block> = blocks.into_iter().map(block).collect();
+    let length = status.length;
+    let is_compressed = COMPRESSED.iter().any(|end| place.path.name().ends_with(end));
+    match flags.split {
+        Some(split) if !is_compressed => cut_up(flags, split, &place, length, &blocks).await,
+        _ => Ok(vec![(None, length, hosts_of(&(0..length), &blocks))]),
     }
 }
 
-/// Whether ssh may be given this as a host: a name or an address, and nothing that reads as an option,
-/// a user or a path.
-fn is_host(name: &str) -> bool {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:".contains(&byte);
-    !name.is_empty() && name.len() <= MAX_HOST_BYTES && !name.starts_with('-') && name.bytes().all(plain)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::is_host;
-
-    #[test]
-    fn only_names_and_addresses_are_hosts() {
-        for good in ["node-1.lab", "10.0.0.1", "::1", "a_b"] {
-            assert!(is_host(good), "{good}");
-        }
-        for bad in ["", "-oProxyCommand=x", "a b", "root@a", "a;b", "a\nb", "$(x)", "a/b", &"a".repeat(254)] {
-            assert!(!is_host(bad), "{bad}");
-        }
+async fn cut_up(
+    flags: &Run,
+    split: Split,
+    place: &Place,
+    length: u64,
+    blocks: &[Block],
+) -> Result<Vec<Part>, Failure> {
+    let size = match split {
+        Split::Chunk => None,
+        Split::Size(bytes) => Some(bytes),
+    };
+    if most_pieces(length, blocks, size) > MAX_INPUTS {
+        return Err(too_many());
     }
+    let identity = cut::identity(place.fs.open(&place.who, &place.path).await?.as_ref());
+    let part = |piece: strait_dispatch::Piece| {
+        let (start, end) = (piece.range.start, piece.range.end);
+        let slice = Slice { start, end, length, records: flags.records, identity: identity.clone() };
+        (Some(slice), end - start, piece.hosts)
+    };
+    Ok(pieces(length, blocks, size).into_iter().map(part).collect())
 }

@@ -1,30 +1,38 @@
-//! `run`: a command for each file, on hosts that hold it.
+//! `run`: a command for each file, or for each piece of one, on hosts that hold it.
 //!
 //! ```text
-//!   URIs ─ locate ─→ Schedule ─ job ─→ host (ssh) ─→ helper: store ─→ the command
-//!                       ▲                                                │
-//!   standard output ←─ Outcomes, in order ←── output, exit ←─────────────┘
+//!   URIs ─ locate, split ─→ Work ─ job ─→ host (ssh, srun) ─→ helper: store ─→ the command
+//!                            ▲                                                   │
+//!   standard output ←─ Outcomes, in order ←────────── output, exit ←─────────────┘
 //! ```
 //!
-//! An output is printed when its command has ended for good, so that a repetition never doubles it.
+//! An output is printed when its input is over, so that a repetition never doubles it.
 
+mod cut;
 mod helper;
 mod host;
+mod hosts;
 mod inputs;
+mod launch;
 mod outcomes;
+mod shipping;
 
-use crate::cli::{Launcher, Run};
+use crate::cli::Run;
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::lending::{LENT_FOR, Lending};
 use crate::signals::Signals;
 pub use helper::helper;
-use host::{Event, Launch};
-use inputs::Found;
+use host::Event;
+use inputs::{Found, Wanted};
+use launch::Launch;
 use outcomes::Outcomes;
 use std::sync::Arc;
-use strait_dispatch::frame::{Exit, Job};
-use strait_dispatch::{Frame, Schedule};
-use tokio::sync::mpsc;
+use std::time::{Duration, Instant};
+use strait_dispatch::frame::Job;
+use strait_dispatch::{Act, Frame, Policy, Work};
+use tokio::sync::{Semaphore, mpsc};
+use tokio::time::{MissedTickBehavior, interval};
 
 /// Helpers of another version may understand a job differently.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -32,30 +40,36 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 const MAX_HOSTS_A_JOB: u32 = 3;
 /// Events that wait for this process; then the hosts wait.
 const QUEUED_EVENTS: usize = 64;
+/// Hosts that are being connected at once. Each takes a process and a handshake here.
+const STARTING_AT_ONCE: usize = 64;
 /// Largest exit code that counts failed commands; more are this, too, as with GNU parallel.
 const MANY_FAILED: usize = 101;
+/// Period of looking for stragglers.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// Logins are lent anew after this part of their time, so that helpers never have an expired one.
+const RENEWED_AFTER: u32 = 3;
 
 /// Runs the command on all inputs.
 pub async fn run(context: &Context, flags: Run) -> Result<(), Failure> {
     let mut signals = Signals::catch_all()?;
-    signals.unless(all(context, flags)).await
+    let mut lending = Lending::default();
+    let ended = signals.unless(all(context, flags, &mut lending)).await;
+    // Also after a signal: nobody needs the logins any more.
+    lending.end(context.messages()).await;
+    ended
 }
 
-async fn all(context: &Context, flags: Run) -> Result<(), Failure> {
+async fn all(context: &Context, flags: Run, lending: &mut Lending) -> Result<(), Failure> {
     let mut tally = context.tally();
     let found = inputs::find(context, &flags, &mut tally).await?;
     if flags.dry_run {
         inputs::print_plan(context, &found)?;
         return tally.finish();
     }
+    lending.begin(context, found.wanted.iter().map(|wanted| wanted.uri.as_str())).await?;
     let outcomes = Outcomes::new(&flags, context.messages(), &found)?;
-    let launch = match flags.launcher {
-        Launcher::Local => Launch::locally(context.helper_flags.clone())?,
-        Launcher::Ssh => {
-            Launch::by_ssh(&flags.ssh, flags.remote_strait.clone(), context.helper_flags.clone())?
-        }
-    };
-    let failed = Dispatcher::start(launch, flags, found, outcomes, context).serve().await?;
+    let launch = Launch::by(&flags, context.helper_flags.clone(), lending.logins())?;
+    let failed = Dispatcher::start(launch, flags, found, outcomes, context).serve(lending).await?;
     match (failed, tally.finish()) {
         (0, finished) => finished,
         (failed, _) => Err(Failure::Told(failed.min(MANY_FAILED) as u8)),
@@ -65,123 +79,122 @@ async fn all(context: &Context, flags: Run) -> Result<(), Failure> {
 struct Dispatcher<'a> {
     context: &'a Context,
     flags: Run,
-    uris: Vec<String>,
-    schedule: Schedule,
+    wanted: Vec<Wanted>,
+    work: Work,
     outcomes: Outcomes,
     hosts: Vec<Host>,
     events: mpsc::Receiver<(usize, Event)>,
-    /// By input: commands begun, and those of them whose host or store failed.
-    begun: Vec<u32>,
-    disturbed: Vec<u32>,
+    launch: Arc<Launch>,
+    began: Instant,
 }
 
 struct Host {
     name: String,
     /// To its helper; none once it is gone.
     jobs: Option<mpsc::UnboundedSender<Frame>>,
-    /// Jobs that it may begin.
-    free: usize,
+}
+
+impl Host {
+    fn send(&self, frame: Frame) {
+        // If the helper is gone, its end is among the events.
+        let _ = self.jobs.as_ref().map(|jobs| jobs.send(frame));
+    }
 }
 
 impl<'a> Dispatcher<'a> {
     fn start(launch: Launch, flags: Run, found: Found, outcomes: Outcomes, context: &'a Context) -> Self {
         let (launch, (to, events)) = (Arc::new(launch), mpsc::channel(QUEUED_EVENTS));
-        let Found { uris, inputs, hosts, .. } = found;
-        let (begun, disturbed) = (vec![0; inputs.len()], vec![0; inputs.len()]);
-        let schedule = Schedule::new(inputs, hosts.len());
+        let turns = Arc::new(Semaphore::new(STARTING_AT_ONCE));
+        let policy = Policy {
+            tries: flags.retries,
+            hosts_a_job: MAX_HOSTS_A_JOB,
+            duplicates: flags.duplicate_stragglers,
+        };
+        let work = Work::new(found.inputs, found.hosts.len(), policy);
         let start = |(number, name): (usize, String)| {
             let (jobs, received) = mpsc::unbounded_channel();
-            tokio::spawn(host::serve(launch.clone(), number, name.clone(), received, to.clone()));
-            Host { name, jobs: Some(jobs), free: 0 }
+            let serving =
+                host::serve(launch.clone(), number, name.clone(), turns.clone(), received, to.clone());
+            tokio::spawn(serving);
+            Host { name, jobs: Some(jobs) }
         };
-        let hosts = hosts.into_iter().enumerate().map(start).collect();
-        Self { context, flags, uris, schedule, outcomes, hosts, events, begun, disturbed }
+        let hosts = found.hosts.into_iter().enumerate().map(start).collect();
+        let (wanted, began) = (found.wanted, Instant::now());
+        Self { context, flags, wanted, work, outcomes, hosts, events, launch, began }
     }
 
-    /// Works until all inputs are done. Returns the number of those that failed.
-    async fn serve(mut self) -> Result<usize, Failure> {
-        while !self.schedule.is_done() {
-            if !self.schedule.has_hosts() {
-                for input in self.schedule.left() {
-                    let failure = Some("no host is left".to_owned());
-                    self.outcomes.ended(input, "", &Exit { failure, ..Exit::default() })?;
-                }
-                break;
+    /// Works until all inputs are over. Returns the number of those that failed.
+    async fn serve(mut self, lending: &mut Lending) -> Result<usize, Failure> {
+        let mut look = interval(LOOK_EVERY);
+        let mut renew = interval(LENT_FOR / RENEWED_AFTER);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        // The first tick is at once, and they are new.
+        renew.tick().await;
+        while self.work.left() > 0 {
+            tokio::select! {
+                event = self.events.recv() => match event {
+                    Some((number, event)) => self.heard(number, event)?,
+                    None => break,
+                },
+                _ = look.tick(), if self.flags.duplicate_stragglers => {}
+                _ = renew.tick() => self.renew(lending).await,
             }
-            let Some((number, event)) = self.events.recv().await else { break };
-            match event {
-                Event::Ready(processors) => {
-                    self.hosts[number].free = self.flags.jobs.map_or(processors, |jobs| jobs as usize).max(1);
-                }
-                Event::Frame(Frame::Output(input, bytes)) => {
-                    self.outcomes.output(input as usize, &bytes)?;
-                }
-                Event::Frame(Frame::Error(input, bytes)) => {
-                    self.outcomes.errors(input as usize, &bytes)?;
-                }
-                Event::Frame(Frame::Exit(input, exit)) => self.exited(number, input as usize, exit)?,
-                Event::Frame(Frame::Hello(_) | Frame::Job(..)) => {}
-                Event::Gone(reason) => self.gone(number, &reason)?,
-            }
-            self.give_jobs();
+            let acts = self.work.give(self.began.elapsed());
+            self.act(acts)?;
         }
         self.outcomes.finish()
     }
 
-    /// Gives each free slot a job. A host that is done with its own may help others.
-    fn give_jobs(&mut self) {
-        for number in 0..self.hosts.len() {
-            while self.hosts[number].free > 0
-                && let Some(given) = self.schedule.next(number)
-            {
-                let host = &mut self.hosts[number];
-                let job = Job {
-                    uri: self.uris[given.input].clone(),
-                    command: self.flags.command.clone(),
-                    timeout_ms: self.flags.command_timeout.unwrap_or(0) * 1_000,
-                };
-                host.free -= 1;
-                self.begun[given.input] += 1;
-                self.outcomes.begun(given.input, given.is_local);
-                // If the helper is gone, its end is among the events.
-                let _ = host.jobs.as_ref().map(|jobs| jobs.send(Frame::Job(given.input as u32, job)));
+    async fn renew(&mut self, lending: &mut Lending) {
+        if lending.renew(self.context.messages()).await {
+            self.launch.set_logins(lending.logins());
+            self.hosts.iter().for_each(|host| host.send(Frame::Logins(lending.logins())));
+        }
+    }
+
+    fn heard(&mut self, number: usize, event: Event) -> Result<(), Failure> {
+        match event {
+            Event::Ready(processors) => {
+                self.work.ready(number, self.flags.jobs.map_or(processors, |jobs| jobs as usize));
+            }
+            Event::Frame(Frame::Output(input, bytes)) => {
+                self.outcomes.output(number, input as usize, &bytes)?;
+            }
+            Event::Frame(Frame::Error(input, bytes)) => self.outcomes.errors(number, input as usize, &bytes),
+            Event::Frame(Frame::Exit(input, exit)) => {
+                let acts = self.work.ended(number, input as usize, exit, self.began.elapsed());
+                self.act(acts)?;
+            }
+            Event::Frame(_) => {}
+            Event::Gone(reason) => {
+                self.hosts[number].jobs = None;
+                let (acts, again) = self.work.lost(number);
+                let name = &self.hosts[number].name;
+                let message = format!("{name}: {reason}; its {again} commands begin again elsewhere");
+                self.context.messages().warn(&message);
+                self.act(acts)?;
             }
         }
+        Ok(())
     }
 
-    fn exited(&mut self, number: usize, input: usize, exit: Exit) -> Result<(), Failure> {
-        if input >= self.uris.len() || !self.schedule.runs(number, input) {
-            return Ok(());
-        }
-        self.hosts[number].free += 1;
-        let is_disturbed = exit.failure.is_some() && exit.retry_elsewhere;
-        self.disturbed[input] += u32::from(is_disturbed);
-        let again = match is_disturbed {
-            true => self.disturbed[input] < MAX_HOSTS_A_JOB,
-            false => !exit.is_success() && self.begun[input] - self.disturbed[input] < self.flags.retries,
-        };
-        if again {
-            self.schedule.failed(number, input);
-            self.outcomes.forget(input);
-            return Ok(());
-        }
-        self.schedule.done(number, input);
-        self.outcomes.ended(input, &self.hosts[number].name, &exit)
-    }
-
-    fn gone(&mut self, number: usize, reason: &str) -> Result<(), Failure> {
-        let host = &mut self.hosts[number];
-        (host.jobs, host.free) = (None, 0);
-        let begun = self.schedule.lost(number);
-        let message = format!("{}: {reason}; its {} commands begin again elsewhere", host.name, begun.len());
-        self.context.messages().warn(&message);
-        for input in begun {
-            self.outcomes.forget(input);
-            self.disturbed[input] += 1;
-            if self.disturbed[input] >= MAX_HOSTS_A_JOB {
-                self.schedule.given_up(input);
-                let failure = Some(format!("{} hosts were lost while they ran it", self.disturbed[input]));
-                self.outcomes.ended(input, "", &Exit { failure, ..Exit::default() })?;
+    fn act(&mut self, acts: Vec<Act>) -> Result<(), Failure> {
+        for act in acts {
+            match act {
+                Act::Begin { host, input, is_local, attempt } => {
+                    let Wanted { uri, slice, sequence } = self.wanted[input].clone();
+                    let command = self.flags.command.clone();
+                    let timeout_ms = self.flags.command_timeout.unwrap_or(0) * 1_000;
+                    let job = Job { uri, slice, number: sequence, attempt, command, timeout_ms };
+                    self.outcomes.begun(host, input, is_local);
+                    self.hosts[host].send(Frame::Job(input as u32, job));
+                }
+                Act::Cancel { host, input } => self.hosts[host].send(Frame::Cancel(input as u32)),
+                Act::Forget { host, input } => self.outcomes.forget(host, input),
+                Act::End { input, host, exit } => {
+                    let host = host.map(|host| (host, self.hosts[host].name.as_str()));
+                    self.outcomes.ended(input, host, &exit)?;
+                }
             }
         }
         Ok(())

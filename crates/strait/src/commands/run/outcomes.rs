@@ -1,16 +1,18 @@
 //! What commands print, and how they end: to standard output in order, and to the job log.
 
-use super::inputs::Found;
+use super::inputs::{Found, Wanted};
 use crate::cli::Run;
 use crate::failure::Failure;
 use crate::format::escaped;
 use crate::messages::Messages;
+use crate::progress::Progress;
+use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, IsTerminal, Read, Seek, SeekFrom, Write};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use strait_dispatch::frame::Exit;
-use strait_dispatch::{Entry, joblog};
+use strait_dispatch::{Entry, Input, joblog};
 
 /// Bytes of a command's output in memory; what is more goes to a temporary file.
 const IN_MEMORY: usize = 256 << 10;
@@ -24,93 +26,115 @@ pub struct Outcomes {
     unordered: bool,
     log: Option<(PathBuf, File)>,
     inputs: Vec<State>,
+    /// Commands that run, by host and input.
+    attempts: HashMap<(usize, usize), Attempt>,
     /// The first input whose output isn't printed.
     next: usize,
     failed: usize,
     /// Inputs that were read from another host.
     remote: usize,
+    progress: Progress,
 }
 
 struct State {
-    uri: String,
+    name: String,
     sequence: usize,
     title: String,
+    bytes: u64,
+    /// What is to be printed, once the input is over.
+    output: Option<Spool>,
+}
+
+/// A command that runs.
+struct Attempt {
     began: SystemTime,
     is_local: bool,
     output: Spool,
     /// A begun line of standard error.
     line: Vec<u8>,
-    has_ended: bool,
 }
 
 impl Outcomes {
     /// Nothing has begun.
     pub fn new(flags: &Run, messages: Messages, found: &Found) -> Result<Self, Failure> {
-        let state = |(uri, sequence): (&String, &usize)| State {
-            uri: uri.clone(),
-            sequence: *sequence,
-            title: joblog::title(&flags.command, uri),
-            began: UNIX_EPOCH,
-            is_local: true,
-            output: Spool::default(),
-            line: Vec::new(),
-            has_ended: false,
+        let state = |(wanted, input): (&Wanted, &Input)| State {
+            name: wanted.name(),
+            sequence: wanted.sequence,
+            title: wanted.title(&flags.command),
+            bytes: input.bytes,
+            output: None,
         };
-        let inputs = found.uris.iter().zip(&found.sequences).map(state).collect();
+        let inputs: Vec<State> = found.wanted.iter().zip(&found.inputs).map(state).collect();
         let log = flags.joblog.clone().map(|path| open_log(path, flags.resume)).transpose()?;
-        let (tag, unordered) = (flags.tag, flags.unordered);
-        Ok(Self { messages, tag, unordered, log, inputs, next: 0, failed: 0, remote: 0 })
+        // A bar would be between the lines of output on the same terminal.
+        let progress = Progress::new(!messages.json && !io::stdout().is_terminal());
+        progress.expect(inputs.len() as u64, inputs.iter().map(|state| state.bytes).sum());
+        Ok(Self {
+            messages,
+            tag: flags.tag,
+            unordered: flags.unordered,
+            log,
+            inputs,
+            attempts: HashMap::new(),
+            next: 0,
+            failed: 0,
+            remote: 0,
+            progress,
+        })
     }
 
     /// A command begins.
-    pub fn begun(&mut self, input: usize, is_local: bool) {
-        self.inputs[input].began = SystemTime::now();
-        self.inputs[input].is_local = is_local;
+    pub fn begun(&mut self, host: usize, input: usize, is_local: bool) {
+        let (began, output, line) = (SystemTime::now(), Spool::default(), Vec::new());
+        self.attempts.insert((host, input), Attempt { began, is_local, output, line });
     }
 
     /// A running command printed this.
-    pub fn output(&mut self, input: usize, bytes: &[u8]) -> Result<(), Failure> {
-        let Some(state) = self.inputs.get_mut(input) else { return Ok(()) };
-        state.output.write(bytes).map_err(|error| Failure::local(error, "write to", &std::env::temp_dir()))
+    pub fn output(&mut self, host: usize, input: usize, bytes: &[u8]) -> Result<(), Failure> {
+        let Some(attempt) = self.attempts.get_mut(&(host, input)) else { return Ok(()) };
+        attempt.output.write(bytes).map_err(|error| Failure::local(error, "write to", &std::env::temp_dir()))
     }
 
     /// A running command printed this to standard error. Lines come with their input's name.
-    pub fn errors(&mut self, input: usize, bytes: &[u8]) -> Result<(), Failure> {
-        let Some(state) = self.inputs.get_mut(input) else { return Ok(()) };
+    pub fn errors(&mut self, host: usize, input: usize, bytes: &[u8]) {
+        let Some(attempt) = self.attempts.get_mut(&(host, input)) else { return };
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
-            state.line.extend_from_slice(piece);
-            if piece.ends_with(b"\n") || state.line.len() > LINE_BYTES {
-                state.tell_line();
+            attempt.line.extend_from_slice(piece);
+            if piece.ends_with(b"\n") || attempt.line.len() > LINE_BYTES {
+                attempt.tell_line(&self.inputs[input].name);
             }
         }
-        Ok(())
     }
 
-    /// A command is to be repeated: what it printed counts no more.
-    pub fn forget(&mut self, input: usize) {
-        self.inputs[input].tell_line();
-        self.inputs[input].output = Spool::default();
+    /// What a command printed counts no more: it is repeated, or another was sooner.
+    pub fn forget(&mut self, host: usize, input: usize) {
+        if let Some(mut attempt) = self.attempts.remove(&(host, input)) {
+            attempt.tell_line(&self.inputs[input].name);
+        }
     }
 
-    /// A command has ended for good.
-    pub fn ended(&mut self, input: usize, host: &str, exit: &Exit) -> Result<(), Failure> {
+    /// An input is over, by the command on this host, if by one.
+    pub fn ended(&mut self, input: usize, host: Option<(usize, &str)>, exit: &Exit) -> Result<(), Failure> {
+        let attempt = host.and_then(|(host, _)| self.attempts.remove(&(host, input)));
         let state = &mut self.inputs[input];
-        state.tell_line();
-        state.has_ended = true;
+        let mut attempt = attempt.unwrap_or_default();
+        attempt.tell_line(&state.name);
         if !exit.is_success() {
             self.failed += 1;
-            self.messages.tell(&Failure::other(format!("{}: {}", state.uri, reason(exit))));
+            self.messages.tell(&Failure::other(format!("{}: {}", state.name, reason(exit))));
         }
-        self.remote += usize::from(!state.is_local);
+        self.remote += usize::from(!attempt.is_local);
+        self.progress.copied(usize::try_from(state.bytes).unwrap_or(usize::MAX));
+        self.progress.done();
         if let Some((path, log)) = &mut self.log {
-            let runtime = state.began.elapsed().unwrap_or_default();
+            let runtime = attempt.began.elapsed().unwrap_or_default();
             let entry = Entry {
                 sequence: state.sequence,
-                host,
-                start: state.began.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64(),
+                host: host.map_or("", |(_, name)| name),
+                start: attempt.began.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64(),
                 runtime: runtime.min(Duration::from_secs(u32::MAX.into())).as_secs_f64(),
                 sent: exit.input_bytes,
-                received: state.output.bytes,
+                received: attempt.output.bytes,
                 // Without an exit of the command there is none that could count as success.
                 exit: if exit.failure.is_some() { -1 } else { exit.code },
                 signal: exit.signal,
@@ -120,10 +144,11 @@ impl Outcomes {
             log.write_all(format!("{entry}\n").as_bytes())
                 .map_err(|error| Failure::local(error, "write to", path))?;
         }
+        state.output = Some(attempt.output);
         if self.unordered {
             return self.print(input);
         }
-        while self.inputs.get(self.next).is_some_and(|state| state.has_ended) {
+        while self.inputs.get(self.next).is_some_and(|state| state.output.is_some()) {
             self.print(self.next)?;
             self.next += 1;
         }
@@ -132,13 +157,14 @@ impl Outcomes {
 
     fn print(&mut self, input: usize) -> Result<(), Failure> {
         let state = &mut self.inputs[input];
-        let output = std::mem::take(&mut state.output);
-        let tag = self.tag.then(|| format!("{}\t", escaped(&state.uri)));
+        let output = state.output.replace(Spool::default()).unwrap_or_default();
+        let tag = self.tag.then(|| format!("{}\t", escaped(&state.name)));
         output.copy_to(&mut io::stdout().lock(), tag.as_deref()).map_err(Failure::output)
     }
 
     /// The number of failed commands. Tells how many inputs were read from other hosts.
     pub fn finish(self) -> Result<usize, Failure> {
+        self.progress.finish();
         io::stdout().flush().map_err(Failure::output)?;
         if self.remote > 0 {
             let message =
@@ -149,11 +175,17 @@ impl Outcomes {
     }
 }
 
-impl State {
-    fn tell_line(&mut self) {
+impl Default for Attempt {
+    fn default() -> Self {
+        Self { began: UNIX_EPOCH, is_local: true, output: Spool::default(), line: Vec::new() }
+    }
+}
+
+impl Attempt {
+    fn tell_line(&mut self, name: &str) {
         if !self.line.is_empty() {
             let line = String::from_utf8_lossy(&self.line);
-            eprintln!("{}: {}", escaped(&self.uri), escaped(line.trim_end_matches('\n')));
+            eprintln!("{}: {}", escaped(name), escaped(line.trim_end_matches('\n')));
             self.line.clear();
         }
     }

@@ -23,6 +23,8 @@ public class OpenSessionRequest implements org.apache.thrift.TBase<OpenSessionRe
   private static final org.apache.thrift.protocol.TField USER_FIELD_DESC = new org.apache.thrift.protocol.TField("user", org.apache.thrift.protocol.TType.STRING, (short)3);
   private static final org.apache.thrift.protocol.TField PASSWORD_FIELD_DESC = new org.apache.thrift.protocol.TField("password", org.apache.thrift.protocol.TType.STRING, (short)4);
   private static final org.apache.thrift.protocol.TField TOKEN_FIELD_DESC = new org.apache.thrift.protocol.TField("token", org.apache.thrift.protocol.TType.STRING, (short)5);
+  private static final org.apache.thrift.protocol.TField LEND_MS_FIELD_DESC = new org.apache.thrift.protocol.TField("lend_ms", org.apache.thrift.protocol.TType.I64, (short)6);
+  private static final org.apache.thrift.protocol.TField LENT_FIELD_DESC = new org.apache.thrift.protocol.TField("lent", org.apache.thrift.protocol.TType.STRING, (short)7);
 
   private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new OpenSessionRequestStandardSchemeFactory();
   private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new OpenSessionRequestTupleSchemeFactory();
@@ -39,6 +41,16 @@ public class OpenSessionRequest implements org.apache.thrift.TBase<OpenSessionRe
   public @org.apache.thrift.annotation.Nullable java.lang.String user; // optional
   public @org.apache.thrift.annotation.Nullable java.lang.String password; // optional
   public @org.apache.thrift.annotation.Nullable java.lang.String token; // optional
+  /**
+   * Lend the login: open another session of the same user and store, whose
+   * token and login end after at most so many milliseconds, and with the
+   * login's own end. Only a login can be lent.
+   */
+  public long lend_ms; // optional
+  /**
+   * The token of a session lent before: that one is to last longer.
+   */
+  public @org.apache.thrift.annotation.Nullable java.lang.String lent; // optional
 
   /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
   public enum _Fields implements org.apache.thrift.TFieldIdEnum {
@@ -53,7 +65,17 @@ public class OpenSessionRequest implements org.apache.thrift.TBase<OpenSessionRe
     STORE((short)2, "store"),
     USER((short)3, "user"),
     PASSWORD((short)4, "password"),
-    TOKEN((short)5, "token");
+    TOKEN((short)5, "token"),
+    /**
+     * Lend the login: open another session of the same user and store, whose
+     * token and login end after at most so many milliseconds, and with the
+     * login's own end. Only a login can be lent.
+     */
+    LEND_MS((short)6, "lend_ms"),
+    /**
+     * The token of a session lent before: that one is to last longer.
+     */
+    LENT((short)7, "lent");
 
     private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
 
@@ -79,6 +101,10 @@ public class OpenSessionRequest implements org.apache.thrift.TBase<OpenSessionRe
           return PASSWORD;
         case 5: // TOKEN
           return TOKEN;
+        case 6: // LEND_MS
+          return LEND_MS;
+        case 7: // LENT
+          return LENT;
         default:
           return null;
       }
@@ -122,7 +148,9 @@ public class OpenSessionRequest implements org.apache.thrift.TBase<OpenSessionRe
   }
 
   // isset id assignments
-  private static final _Fields optionals[] = {_Fields.VERSION,_Fields.STORE,_Fields.USER,_Fields.PASSWORD,_Fields.TOKEN};
+  private static final int __LEND_MS_ISSET_ID = 0;
+  private byte __isset_bitfield = 0;
+  private static final _Fields optionals[] = {_Fields.VERSION,_Fields.STORE,_Fields.USER,_Fields.PASSWORD,_Fields.TOKEN,_Fields.LEND_MS,_Fields.LENT};
   public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
   static {
     java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
@@ -136,6 +164,10 @@ public class OpenSessionRequest implements org.apache.thrift.TBase<OpenSessionRe
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING)));
     tmpMap.put(_Fields.TOKEN, new org.apache.thrift.meta_data.FieldMetaData("token", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING)));
+    tmpMap.put(_Fields.LEND_MS, new org.apache.thrift.meta_data.FieldMetaData("lend_ms", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
+        new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.I64)));
+    tmpMap.put(_Fields.LENT, new org.apache.thrift.meta_data.FieldMetaData("lent", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
+        new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING)));
     metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
     org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(OpenSessionRequest.class, metaDataMap);
   }
@@ -147,6 +179,7 @@ public class OpenSessionRequest implements org.apache.thrift.TBase<OpenSessionRe
    * Performs a deep copy on <i>other</i>.
    */
   public OpenSessionRequest(OpenSessionRequest other) {
+    __isset_bitfield = other.__isset_bitfield;
     if (other.isSetVersion()) {
       this.version = other.version;
     }
@@ -162,6 +195,10 @@ public class OpenSessionRequest implements org.apache.thrift.TBase<OpenSessionRe
     if (other.isSetToken()) {
       this.token = other.token;
     }
+    this.lend_ms = other.lend_ms;
+    if (other.isSetLent()) {
+      this.lent = other.lent;
+    }
   }
 
   @Override
@@ -176,6 +213,9 @@ public class OpenSessionRequest implements org.apache.thrift.TBase<OpenSessionRe
     this.user = null;
     this.password = null;
     this.token = null;
+    setLend_msIsSet(false);
+    this.lend_ms = 0;
+    this.lent = null;
   }
 
   /**
@@ -317,6 +357,70 @@ public class OpenSessionRequest implements org.apache.thrift.TBase<OpenSessionRe
     }
   }
 
+  /**
+   * Lend the login: open another session of the same user and store, whose
+   * token and login end after at most so many milliseconds, and with the
+   * login's own end. Only a login can be lent.
+   */
+  public long getLend_ms() {
+    return this.lend_ms;
+  }
+
+  /**
+   * Lend the login: open another session of the same user and store, whose
+   * token and login end after at most so many milliseconds, and with the
+   * login's own end. Only a login can be lent.
+   */
+  public OpenSessionRequest setLend_ms(long lend_ms) {
+    this.lend_ms = lend_ms;
+    setLend_msIsSet(true);
+    return this;
+  }
+
+  public void unsetLend_ms() {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.clearBit(__isset_bitfield, __LEND_MS_ISSET_ID);
+  }
+
+  /** Returns true if field lend_ms is set (has been assigned a value) and false otherwise */
+  public boolean isSetLend_ms() {
+    return org.apache.thrift.EncodingUtils.testBit(__isset_bitfield, __LEND_MS_ISSET_ID);
+  }
+
+  public void setLend_msIsSet(boolean value) {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.setBit(__isset_bitfield, __LEND_MS_ISSET_ID, value);
+  }
+
+  /**
+   * The token of a session lent before: that one is to last longer.
+   */
+  @org.apache.thrift.annotation.Nullable
+  public java.lang.String getLent() {
+    return this.lent;
+  }
+
+  /**
+   * The token of a session lent before: that one is to last longer.
+   */
+  public OpenSessionRequest setLent(@org.apache.thrift.annotation.Nullable java.lang.String lent) {
+    this.lent = lent;
+    return this;
+  }
+
+  public void unsetLent() {
+    this.lent = null;
+  }
+
+  /** Returns true if field lent is set (has been assigned a value) and false otherwise */
+  public boolean isSetLent() {
+    return this.lent != null;
+  }
+
+  public void setLentIsSet(boolean value) {
+    if (!value) {
+      this.lent = null;
+    }
+  }
+
   @Override
   public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
     switch (field) {
@@ -360,6 +464,22 @@ public class OpenSessionRequest implements org.apache.thrift.TBase<OpenSessionRe
       }
       break;
 
+    case LEND_MS:
+      if (value == null) {
+        unsetLend_ms();
+      } else {
+        setLend_ms((java.lang.Long)value);
+      }
+      break;
+
+    case LENT:
+      if (value == null) {
+        unsetLent();
+      } else {
+        setLent((java.lang.String)value);
+      }
+      break;
+
     }
   }
 
@@ -381,6 +501,12 @@ public class OpenSessionRequest implements org.apache.thrift.TBase<OpenSessionRe
 
     case TOKEN:
       return getToken();
+
+    case LEND_MS:
+      return getLend_ms();
+
+    case LENT:
+      return getLent();
 
     }
     throw new java.lang.IllegalStateException();
@@ -404,6 +530,10 @@ public class OpenSessionRequest implements org.apache.thrift.TBase<OpenSessionRe
       return isSetPassword();
     case TOKEN:
       return isSetToken();
+    case LEND_MS:
+      return isSetLend_ms();
+    case LENT:
+      return isSetLent();
     }
     throw new java.lang.IllegalStateException();
   }
@@ -466,6 +596,24 @@ public class OpenSessionRequest implements org.apache.thrift.TBase<OpenSessionRe
         return false;
     }
 
+    boolean this_present_lend_ms = true && this.isSetLend_ms();
+    boolean that_present_lend_ms = true && that.isSetLend_ms();
+    if (this_present_lend_ms || that_present_lend_ms) {
+      if (!(this_present_lend_ms && that_present_lend_ms))
+        return false;
+      if (this.lend_ms != that.lend_ms)
+        return false;
+    }
+
+    boolean this_present_lent = true && this.isSetLent();
+    boolean that_present_lent = true && that.isSetLent();
+    if (this_present_lent || that_present_lent) {
+      if (!(this_present_lent && that_present_lent))
+        return false;
+      if (!this.lent.equals(that.lent))
+        return false;
+    }
+
     return true;
   }
 
@@ -492,6 +640,14 @@ public class OpenSessionRequest implements org.apache.thrift.TBase<OpenSessionRe
     hashCode = hashCode * 8191 + ((isSetToken()) ? 131071 : 524287);
     if (isSetToken())
       hashCode = hashCode * 8191 + token.hashCode();
+
+    hashCode = hashCode * 8191 + ((isSetLend_ms()) ? 131071 : 524287);
+    if (isSetLend_ms())
+      hashCode = hashCode * 8191 + org.apache.thrift.TBaseHelper.hashCode(lend_ms);
+
+    hashCode = hashCode * 8191 + ((isSetLent()) ? 131071 : 524287);
+    if (isSetLent())
+      hashCode = hashCode * 8191 + lent.hashCode();
 
     return hashCode;
   }
@@ -550,6 +706,26 @@ public class OpenSessionRequest implements org.apache.thrift.TBase<OpenSessionRe
     }
     if (isSetToken()) {
       lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.token, other.token);
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+    }
+    lastComparison = java.lang.Boolean.compare(isSetLend_ms(), other.isSetLend_ms());
+    if (lastComparison != 0) {
+      return lastComparison;
+    }
+    if (isSetLend_ms()) {
+      lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.lend_ms, other.lend_ms);
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+    }
+    lastComparison = java.lang.Boolean.compare(isSetLent(), other.isSetLent());
+    if (lastComparison != 0) {
+      return lastComparison;
+    }
+    if (isSetLent()) {
+      lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.lent, other.lent);
       if (lastComparison != 0) {
         return lastComparison;
       }
@@ -627,6 +803,22 @@ public class OpenSessionRequest implements org.apache.thrift.TBase<OpenSessionRe
       }
       first = false;
     }
+    if (isSetLend_ms()) {
+      if (!first) sb.append(", ");
+      sb.append("lend_ms:");
+      sb.append(this.lend_ms);
+      first = false;
+    }
+    if (isSetLent()) {
+      if (!first) sb.append(", ");
+      sb.append("lent:");
+      if (this.lent == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.lent);
+      }
+      first = false;
+    }
     sb.append(")");
     return sb.toString();
   }
@@ -646,6 +838,8 @@ public class OpenSessionRequest implements org.apache.thrift.TBase<OpenSessionRe
 
   private void readObject(java.io.ObjectInputStream in) throws java.io.IOException, java.lang.ClassNotFoundException {
     try {
+      // it doesn't seem like you should have to do this, but java serialization is wacky, and doesn't call the default constructor.
+      __isset_bitfield = 0;
       read(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(in)));
     } catch (org.apache.thrift.TException te) {
       throw new java.io.IOException(te);
@@ -712,6 +906,22 @@ public class OpenSessionRequest implements org.apache.thrift.TBase<OpenSessionRe
               org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
             }
             break;
+          case 6: // LEND_MS
+            if (schemeField.type == org.apache.thrift.protocol.TType.I64) {
+              struct.lend_ms = iprot.readI64();
+              struct.setLend_msIsSet(true);
+            } else { 
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+            }
+            break;
+          case 7: // LENT
+            if (schemeField.type == org.apache.thrift.protocol.TType.STRING) {
+              struct.lent = iprot.readString();
+              struct.setLentIsSet(true);
+            } else { 
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+            }
+            break;
           default:
             org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
         }
@@ -763,6 +973,18 @@ public class OpenSessionRequest implements org.apache.thrift.TBase<OpenSessionRe
           oprot.writeFieldEnd();
         }
       }
+      if (struct.isSetLend_ms()) {
+        oprot.writeFieldBegin(LEND_MS_FIELD_DESC);
+        oprot.writeI64(struct.lend_ms);
+        oprot.writeFieldEnd();
+      }
+      if (struct.lent != null) {
+        if (struct.isSetLent()) {
+          oprot.writeFieldBegin(LENT_FIELD_DESC);
+          oprot.writeString(struct.lent);
+          oprot.writeFieldEnd();
+        }
+      }
       oprot.writeFieldStop();
       oprot.writeStructEnd();
     }
@@ -797,7 +1019,13 @@ public class OpenSessionRequest implements org.apache.thrift.TBase<OpenSessionRe
       if (struct.isSetToken()) {
         optionals.set(4);
       }
-      oprot.writeBitSet(optionals, 5);
+      if (struct.isSetLend_ms()) {
+        optionals.set(5);
+      }
+      if (struct.isSetLent()) {
+        optionals.set(6);
+      }
+      oprot.writeBitSet(optionals, 7);
       if (struct.isSetVersion()) {
         oprot.writeI32(struct.version.getValue());
       }
@@ -813,12 +1041,18 @@ public class OpenSessionRequest implements org.apache.thrift.TBase<OpenSessionRe
       if (struct.isSetToken()) {
         oprot.writeString(struct.token);
       }
+      if (struct.isSetLend_ms()) {
+        oprot.writeI64(struct.lend_ms);
+      }
+      if (struct.isSetLent()) {
+        oprot.writeString(struct.lent);
+      }
     }
 
     @Override
     public void read(org.apache.thrift.protocol.TProtocol prot, OpenSessionRequest struct) throws org.apache.thrift.TException {
       org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
-      java.util.BitSet incoming = iprot.readBitSet(5);
+      java.util.BitSet incoming = iprot.readBitSet(7);
       if (incoming.get(0)) {
         struct.version = fs.strait.client.internal.ProtocolVersion.findByValue(iprot.readI32());
         struct.setVersionIsSet(true);
@@ -838,6 +1072,14 @@ public class OpenSessionRequest implements org.apache.thrift.TBase<OpenSessionRe
       if (incoming.get(4)) {
         struct.token = iprot.readString();
         struct.setTokenIsSet(true);
+      }
+      if (incoming.get(5)) {
+        struct.lend_ms = iprot.readI64();
+        struct.setLend_msIsSet(true);
+      }
+      if (incoming.get(6)) {
+        struct.lent = iprot.readString();
+        struct.setLentIsSet(true);
       }
     }
   }

@@ -1,0 +1,337 @@
+//! The rules of a run: which host begins which input, which one is repeated after a failure, and whose
+//! output counts. Each input [ends](Act::End) once.
+
+use crate::frame::Exit;
+use crate::plan::Input;
+use crate::schedule::Schedule;
+use std::collections::HashMap;
+use std::time::Duration;
+
+/// Commands that have to succeed before one is a straggler by comparison.
+const ENOUGH_TO_COMPARE: usize = 3;
+/// A straggler has run so many times as long as half of the commands that succeeded.
+const TIMES_THE_MEDIAN: u32 = 2;
+/// A command that has run for less isn't worth another's start.
+const LEAST_STRAGGLING: Duration = Duration::from_secs(1);
+/// Duplicates are at most this part of the inputs, and at least one may run: as many as Hadoop allows.
+const INPUTS_A_DUPLICATE: usize = 10;
+
+/// What repetitions are allowed.
+#[derive(Debug, Clone, Copy)]
+pub struct Policy {
+    /// Times that a command may run and fail.
+    pub tries: u32,
+    /// Times that an input may begin on a host whose helper or store fails.
+    pub hosts_a_job: u32,
+    /// Commands that run much longer than others may run twice.
+    pub duplicates: bool,
+}
+
+/// What is to be done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Act {
+    /// Begin the input on the host.
+    Begin {
+        /// The host.
+        host: usize,
+        /// The input.
+        input: usize,
+        /// The host holds it, or nobody knows which host does.
+        is_local: bool,
+        /// Which attempt at it this is, from 1.
+        attempt: u32,
+    },
+    /// End the command on the host: another one has ended the input.
+    Cancel {
+        /// The host.
+        host: usize,
+        /// The input.
+        input: usize,
+    },
+    /// What this host's command printed doesn't count.
+    Forget {
+        /// The host.
+        host: usize,
+        /// The input.
+        input: usize,
+    },
+    /// The input is over, by the command on this host, if there was one.
+    End {
+        /// The input.
+        input: usize,
+        /// The host.
+        host: Option<usize>,
+        /// How it ended.
+        exit: Exit,
+    },
+}
+
+/// See the module. Times are those of any clock that only goes forward.
+#[derive(Debug)]
+pub struct Work {
+    schedule: Schedule,
+    policy: Policy,
+    /// By host: commands that it may begin.
+    free: Vec<usize>,
+    /// By host: it takes commands.
+    is_ready: Vec<bool>,
+    /// By host: it got no input, and nothing has come back since.
+    is_dry: Vec<bool>,
+    inputs: Vec<State>,
+    /// When the commands that run began, by host and input.
+    running: HashMap<(usize, usize), Duration>,
+    /// How long commands took that succeeded.
+    took: Vec<Duration>,
+    duplicates: usize,
+    left: usize,
+}
+
+#[derive(Debug, Default, Clone)]
+struct State {
+    attempts: u32,
+    running: u32,
+    failed: u32,
+    disturbed: u32,
+    is_over: bool,
+}
+
+impl Work {
+    /// Nothing has begun, and no host is ready.
+    pub fn new(inputs: Vec<Input>, hosts: usize, policy: Policy) -> Self {
+        let left = inputs.len();
+        Self {
+            schedule: Schedule::new(inputs, hosts),
+            policy,
+            free: vec![0; hosts],
+            is_ready: vec![false; hosts],
+            is_dry: vec![false; hosts],
+            inputs: vec![State::default(); left],
+            running: HashMap::new(),
+            took: Vec::new(),
+            duplicates: 0,
+            left,
+        }
+    }
+
+    /// Inputs that aren't over.
+    pub fn left(&self) -> usize {
+        self.left
+    }
+
+    /// The host takes so many commands at once.
+    pub fn ready(&mut self, host: usize, slots: usize) {
+        self.free[host] = slots.max(1);
+        self.is_ready[host] = true;
+    }
+
+    /// Whether the host runs this input, so that its output may count.
+    pub fn runs(&self, host: usize, input: usize) -> bool {
+        self.running.contains_key(&(host, input))
+    }
+
+    /// Gives each free place a command. A host that is done with its own may help others.
+    pub fn give(&mut self, now: Duration) -> Vec<Act> {
+        let mut acts = Vec::new();
+        for host in 0..self.free.len() {
+            while self.free[host] > 0 && !self.is_dry[host] {
+                match self.schedule.next(host) {
+                    Some(given) => acts.push(self.begin(host, given.input, given.is_local, now)),
+                    None => self.is_dry[host] = true,
+                }
+            }
+        }
+        if self.policy.duplicates && !self.schedule.has_waiting() {
+            self.duplicate(now, &mut acts);
+        }
+        acts
+    }
+
+    fn begin(&mut self, host: usize, input: usize, is_local: bool, now: Duration) -> Act {
+        let state = &mut self.inputs[input];
+        (state.attempts, state.running) = (state.attempts + 1, state.running + 1);
+        self.free[host] -= 1;
+        self.running.insert((host, input), now);
+        Act::Begin { host, input, is_local, attempt: state.attempts }
+    }
+
+    /// Begins stragglers again on free hosts, those that hold them first.
+    fn duplicate(&mut self, now: Duration, acts: &mut Vec<Act>) {
+        let most = (self.inputs.len() / INPUTS_A_DUPLICATE).max(1);
+        if self.took.len() < ENOUGH_TO_COMPARE || self.free.iter().all(|free| *free == 0) {
+            return;
+        }
+        let middle = self.took.len() / 2;
+        let median = *self.took.select_nth_unstable(middle).1;
+        let straggles = LEAST_STRAGGLING.max(median * TIMES_THE_MEDIAN);
+        let mut late: Vec<(Duration, usize, usize)> = self
+            .running
+            .iter()
+            .filter(|((_, input), began)| {
+                let state = &self.inputs[*input];
+                now.saturating_sub(**began) > straggles && state.running == 1 && !state.is_over
+            })
+            .map(|((host, input), began)| (*began, *host, *input))
+            .collect();
+        late.sort_unstable();
+        for (_, slow, input) in late {
+            let free = (0..self.free.len()).filter(|host| *host != slow && self.free[*host] > 0);
+            let Some(host) = free.min_by_key(|host| !self.schedule.holds(*host, input)) else { return };
+            if self.duplicates >= most {
+                return;
+            }
+            self.duplicates += 1;
+            let given = self.schedule.also(host, input);
+            acts.push(self.begin(host, input, given.is_local, now));
+        }
+    }
+
+    /// A command ended. An exit of none that runs is ignored.
+    pub fn ended(&mut self, host: usize, input: usize, exit: Exit, now: Duration) -> Vec<Act> {
+        let Some(began) = self.running.remove(&(host, input)) else { return Vec::new() };
+        self.schedule.done(host, input);
+        self.free[host] += 1;
+        let state = &mut self.inputs[input];
+        state.running -= 1;
+        if state.is_over {
+            return vec![Act::Forget { host, input }];
+        }
+        let is_disturbed = exit.failure.is_some() && exit.retry_elsewhere;
+        let again = match (is_disturbed, exit.is_success()) {
+            (_, true) => false,
+            (true, _) => {
+                state.disturbed += 1;
+                state.disturbed < self.policy.hosts_a_job
+            }
+            (false, _) => {
+                state.failed += 1;
+                state.failed < self.policy.tries
+            }
+        };
+        if exit.is_success() {
+            self.took.push(now.saturating_sub(began));
+        } else if state.running > 0 {
+            // The other one decides.
+            return vec![Act::Forget { host, input }];
+        } else if again {
+            // Elsewhere, if another host holds it and needn't be waited for.
+            let other =
+                |other: &usize| *other != host && self.is_ready[*other] && self.schedule.holds(*other, input);
+            let has_other = (0..self.is_ready.len()).any(|host| other(&host));
+            self.repeat(input, has_other.then_some(host));
+            return vec![Act::Forget { host, input }];
+        }
+        self.end(input, Some(host), exit)
+    }
+
+    fn repeat(&mut self, input: usize, but: Option<usize>) {
+        self.schedule.again(input, but);
+        self.is_dry.fill(false);
+    }
+
+    fn end(&mut self, input: usize, host: Option<usize>, exit: Exit) -> Vec<Act> {
+        self.inputs[input].is_over = true;
+        self.left -= 1;
+        let mut others: Vec<usize> =
+            self.running.keys().filter(|(_, other)| *other == input).map(|(host, _)| *host).collect();
+        others.sort_unstable();
+        let cancel = others.into_iter().map(|host| Act::Cancel { host, input });
+        std::iter::once(Act::End { input, host, exit }).chain(cancel).collect()
+    }
+
+    /// The host is gone, with all that runs there. Returns what is to be done, and the number of commands
+    /// that begin again.
+    pub fn lost(&mut self, host: usize) -> (Vec<Act>, usize) {
+        let mut acts = Vec::new();
+        (self.free[host], self.is_ready[host]) = (0, false);
+        let mut repeated = 0;
+        for input in self.schedule.lost(host) {
+            self.running.remove(&(host, input));
+            acts.push(Act::Forget { host, input });
+            let state = &mut self.inputs[input];
+            (state.running, state.disturbed) = (state.running - 1, state.disturbed + 1);
+            if state.is_over || state.running > 0 {
+                continue;
+            }
+            if state.disturbed < self.policy.hosts_a_job {
+                self.repeat(input, None);
+                repeated += 1;
+            } else {
+                let failure = Some(format!("{} hosts were lost while they ran it", state.disturbed));
+                acts.extend(self.end(input, None, Exit { failure, ..Exit::default() }));
+            }
+        }
+        // What waited for it waits for others now.
+        self.is_dry.fill(false);
+        if !self.schedule.has_hosts() {
+            for input in 0..self.inputs.len() {
+                if !self.inputs[input].is_over {
+                    let failure = Some("no host is left".to_owned());
+                    acts.extend(self.end(input, None, Exit { failure, ..Exit::default() }));
+                }
+            }
+        }
+        (acts, repeated)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const POLICY: Policy = Policy { tries: 2, hosts_a_job: 3, duplicates: true };
+    const OK: Exit = Exit { code: 0, signal: 0, failure: None, retry_elsewhere: false, input_bytes: 0 };
+
+    fn work(inputs: usize, hosts: usize) -> Work {
+        let input = |_| Input { bytes: 1, hosts: (0..hosts).collect() };
+        let mut work = Work::new((0..inputs).map(input).collect(), hosts, POLICY);
+        (0..hosts).for_each(|host| work.ready(host, 1));
+        work
+    }
+
+    fn begun(acts: &[Act]) -> Vec<(usize, usize)> {
+        let begun = |act: &Act| match act {
+            Act::Begin { host, input, .. } => Some((*host, *input)),
+            _ => None,
+        };
+        acts.iter().filter_map(begun).collect()
+    }
+
+    #[test]
+    fn a_straggler_runs_twice_and_ends_once() {
+        let mut work = work(5, 2);
+        let second = Duration::from_secs;
+        let mut now = second(0);
+        let begins = begun(&work.give(now));
+        let (slow, stuck) = begins[0];
+        let fast = 1 - slow;
+        let mut next = begins[1].1;
+        for _ in 0..4 {
+            now += second(1);
+            work.ended(fast, next, OK, now);
+            let given = begun(&work.give(now));
+            if let Some((_, input)) = given.first() {
+                next = *input;
+            }
+        }
+        assert_eq!(next, stuck, "on the other host once it is late");
+        assert!(work.runs(slow, stuck) && work.runs(fast, stuck) && work.left() == 1);
+        let acts = work.ended(fast, stuck, OK, now);
+        let cancel = Act::Cancel { host: slow, input: stuck };
+        assert_eq!(acts, [Act::End { input: stuck, host: Some(fast), exit: OK }, cancel]);
+        assert_eq!(work.left(), 0);
+        assert_eq!(work.ended(slow, stuck, OK, now), [Act::Forget { host: slow, input: stuck }]);
+        assert_eq!(work.ended(slow, stuck, OK, now), [], "it runs no more");
+    }
+
+    #[test]
+    fn failures_are_repeated_as_often_as_allowed() {
+        let mut work = work(1, 2);
+        let failed = Exit { code: 1, ..OK };
+        let (host, input) = begun(&work.give(Duration::ZERO))[0];
+        assert_eq!(work.ended(host, input, failed.clone(), Duration::ZERO), [Act::Forget { host, input }]);
+        let (other, _) = begun(&work.give(Duration::ZERO))[0];
+        assert_ne!(other, host);
+        let end = Act::End { input, host: Some(other), exit: failed.clone() };
+        assert_eq!(work.ended(other, input, failed, Duration::ZERO), [end]);
+    }
+}

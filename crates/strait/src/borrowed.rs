@@ -1,0 +1,130 @@
+//! The logins that a helper of `run` got from its dispatcher, or a command from its helper.
+
+use crate::failure::Failure;
+use crate::lending::parsed;
+use rustix::fs::{MemfdFlags, memfd_create};
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use strait_client::{Options, StraitStore, TlsOptions};
+use strait_dispatch::frame::Lent;
+use strait_store::{Error, ErrorKind, Result, StoreUri};
+use tempfile::NamedTempFile;
+
+/// Longest text of logins that is read.
+const MAX_BYTES: u64 = 1 << 20;
+/// Times that a text is read that its writer may be replacing.
+const READS: usize = 3;
+
+/// See the module.
+#[derive(Default)]
+pub struct Borrowed {
+    lent: HashMap<String, Lent>,
+    opened: HashMap<String, Arc<StraitStore>>,
+    /// Certificates of authorities, in files of this process. They are no secrets.
+    authorities: Vec<(String, NamedTempFile)>,
+    /// What commands inherit.
+    shared: Option<File>,
+}
+
+impl Borrowed {
+    /// What the helper of this command lends, at this descriptor.
+    pub fn of_environment(descriptor: Option<i32>) -> Self {
+        let mut borrowed = Self::default();
+        let Some(descriptor) = descriptor else { return borrowed };
+        let path = PathBuf::from(format!("/proc/self/fd/{descriptor}"));
+        for _ in 0..READS {
+            // Opened anew, it has a position of its own.
+            let Ok(file) = File::open(&path) else { break };
+            let mut text = String::new();
+            if file.take(MAX_BYTES).read_to_string(&mut text).is_ok()
+                && let Ok(logins) = serde_json::from_str(text.trim_end_matches('\0'))
+            {
+                borrowed.replace(logins);
+                break;
+            }
+        }
+        borrowed
+    }
+
+    /// Options for connecting to a gateway by its lent login; none if there is none.
+    pub fn options(&self, uri: &StoreUri) -> Result<Option<Options>> {
+        let Some(lent) = self.lent.get(&uri.store()) else { return Ok(None) };
+        let unusable = |why| Error::new(ErrorKind::Unauthenticated, why).at("connect to", uri.store());
+        let Some((token, tls)) = parsed(lent) else {
+            return Err(unusable("the lent login can't be read; both hosts need the same version of strait"));
+        };
+        let authority = |pem: &String| match self.authorities.iter().find(|(known, _)| known == pem) {
+            Some((_, file)) => Ok(file.path().to_owned()),
+            None => Err(unusable("the authorities' certificates have no place in the temporary directory")),
+        };
+        let trusting = |ca: Option<String>| -> Result<TlsOptions> {
+            Ok(TlsOptions { ca: ca.as_ref().map(authority).transpose()?, identity: None })
+        };
+        let tls = tls.map(trusting).transpose()?;
+        let store = uri.gateway_store().map(str::to_owned);
+        Ok(Some(Options { store, token: Some(token), tls, ..Options::default() }))
+    }
+
+    /// A store was opened by its lent login.
+    pub fn opened(&mut self, store: String, opened: Arc<StraitStore>) {
+        self.opened.insert(store, opened);
+    }
+
+    /// Uses these logins in place of those of the same stores, for open ones, too.
+    pub fn replace(&mut self, logins: Vec<Lent>) {
+        for lent in logins {
+            if let Some((token, tls)) = parsed(&lent) {
+                if let Some(open) = self.opened.get(&lent.store) {
+                    open.replace_token(token);
+                }
+                if let Some(Some(pem)) = tls {
+                    self.keep_authority(pem);
+                }
+            }
+            self.lent.insert(lent.store.clone(), lent);
+        }
+        self.write_shared();
+    }
+
+    /// If that fails, connecting tells of it.
+    fn keep_authority(&mut self, pem: String) {
+        if self.authorities.iter().any(|(known, _)| *known == pem) {
+            return;
+        }
+        let written = NamedTempFile::new().and_then(|mut file| file.write_all(pem.as_bytes()).map(|()| file));
+        if let Ok(file) = written {
+            self.authorities.push((pem, file));
+        }
+    }
+
+    /// Lets the children of this process use the logins, by a descriptor that they inherit.
+    pub fn share(&mut self) -> std::result::Result<(), Failure> {
+        let made = memfd_create("strait-logins", MemfdFlags::empty());
+        let memory = made.map_err(|error| Failure::other(format!("memory for lent logins: {error}")))?;
+        self.shared = Some(memory.into());
+        self.write_shared();
+        Ok(())
+    }
+
+    /// The number of that descriptor.
+    pub fn shared(&self) -> Option<i32> {
+        self.shared.as_ref().map(AsRawFd::as_raw_fd)
+    }
+
+    fn write_shared(&self) {
+        let Some(memory) = &self.shared else { return };
+        let all: Vec<&Lent> = self.lent.values().collect();
+        let mut text = serde_json::to_vec(&all).unwrap_or_default();
+        // A shorter text must not end like the former one: NULs behind it are ignored.
+        let length = memory.metadata().map_or(0, |metadata| metadata.len());
+        text.resize(text.len().max(usize::try_from(length).unwrap_or(0)), 0);
+        if let Err(error) = memory.write_all_at(&text, 0) {
+            tracing::warn!(%error, "lent logins can't be passed to commands");
+        }
+    }
+}

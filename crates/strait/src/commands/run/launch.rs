@@ -1,0 +1,178 @@
+//! How helpers are started: as children, by ssh, or by srun.
+
+use super::shipping::{self, Parcel};
+use crate::cli::{Launcher, Run};
+use crate::failure::Failure;
+use sha2::{Digest, Sha256};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use strait_dispatch::frame::{Lent, Setup};
+use strait_dispatch::joblog;
+use tokio::process::Command;
+
+/// Variables with secrets. ssh and srun may pass the environment on, and helpers need none of them.
+const SECRETS: [&str; 4] =
+    ["STRAIT_PASSWORD", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"];
+
+/// See the module.
+pub struct Launch {
+    way: Way,
+    flags: Vec<String>,
+    /// What runs on the hosts.
+    pub program: Program,
+    /// Files to be shipped.
+    pub parcels: Vec<Parcel>,
+    lend_to_commands: bool,
+    logins: Mutex<Vec<Lent>>,
+}
+
+/// Words that begin a helper on a host.
+enum Way {
+    Child,
+    Ssh(Vec<String>),
+    Srun(Vec<String>),
+}
+
+/// What runs on the hosts.
+pub enum Program {
+    /// Is on the host, at this path.
+    There(String),
+    /// Is this file, with this SHA-256, and is sent to hosts that lack it.
+    Sent {
+        /// The file.
+        file: PathBuf,
+        /// Its size.
+        bytes: u64,
+        /// Its SHA-256.
+        hash: String,
+    },
+}
+
+impl Program {
+    fn own() -> Result<Self, Failure> {
+        let own = Path::new("/proc/self/exe");
+        let program = std::fs::read(own).map_err(|error| Failure::local(error, "read", own))?;
+        let hash = Sha256::digest(&program).iter().map(|byte| format!("{byte:02x}")).collect();
+        Ok(Self::Sent { file: own.to_owned(), bytes: program.len() as u64, hash })
+    }
+}
+
+impl Launch {
+    /// By the flags of the command, and those of helpers.
+    pub fn by(flags: &Run, of_helpers: Vec<String>, logins: Vec<Lent>) -> Result<Self, Failure> {
+        let words = |flag: &str, given: &str| {
+            let words: Vec<String> = given.split_whitespace().map(str::to_owned).collect();
+            match words.is_empty() {
+                true => Err(Failure::usage(format!("{flag}: name the command"))),
+                false => Ok(words),
+            }
+        };
+        let way = match flags.launcher {
+            Launcher::Local => Way::Child,
+            Launcher::Ssh => Way::Ssh(words("--ssh", &flags.ssh)?),
+            Launcher::Slurm => Way::Srun(words("--srun", &flags.srun)?),
+        };
+        let program = match (&way, &flags.remote_strait) {
+            (Way::Child, _) => {
+                let own = std::env::current_exe();
+                let own = own.map_err(|error| Failure::other(format!("finding this program: {error}")))?;
+                Program::There(own.display().to_string())
+            }
+            (_, Some(path)) => Program::There(path.clone()),
+            (_, None) => Program::own()?,
+        };
+        Ok(Self {
+            way,
+            flags: of_helpers,
+            program,
+            parcels: shipping::parcels(&flags.ship)?,
+            lend_to_commands: flags.lend_to_commands,
+            logins: Mutex::new(logins),
+        })
+    }
+
+    /// The first frame for a helper.
+    pub fn setup(&self) -> Setup {
+        let files = self.parcels.iter().map(|parcel| parcel.shipped.clone()).collect();
+        Setup { files, lend_to_commands: self.lend_to_commands }
+    }
+
+    /// The current logins.
+    pub fn logins(&self) -> Vec<Lent> {
+        self.logins.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Replaces them, for hosts that come later.
+    pub fn set_logins(&self, logins: Vec<Lent>) {
+        *self.logins.lock().unwrap_or_else(PoisonError::into_inner) = logins;
+    }
+
+    /// A helper may have to wait for its host for any time, and ends it if it is told to.
+    pub fn waits_in_queue(&self) -> bool {
+        matches!(self.way, Way::Srun(_))
+    }
+
+    /// What began the helper is to be killed at the end. A helper that is a child ends at the end of its
+    /// input, with its commands; killed, it couldn't end those.
+    pub fn is_killed(&self) -> bool {
+        matches!(self.way, Way::Ssh(_))
+    }
+
+    /// The command that starts a helper on a host.
+    pub fn command(&self, host: &str) -> Command {
+        let mut words: Vec<String> = self.flags.clone();
+        words.push("run-helper".to_owned());
+        let given = match (&self.way, &self.program) {
+            (Way::Child, Program::There(path)) => {
+                let mut command = Command::new(path);
+                command.args(words);
+                return command;
+            }
+            (Way::Child, Program::Sent { file, .. }) => {
+                let mut command = Command::new(file);
+                command.args(words);
+                return command;
+            }
+            (Way::Ssh(given) | Way::Srun(given), _) => given,
+        };
+        let flags: Vec<String> = words.iter().map(|word| joblog::quoted(word)).collect();
+        let flags = flags.join(" ");
+        let script = match &self.program {
+            Program::There(path) => format!("exec {} {flags}", joblog::quoted(path)),
+            Program::Sent { bytes, hash, .. } => sending(*bytes, hash, &flags),
+        };
+        let (program, options) = given.split_first().map_or(("", &[][..]), |(first, rest)| (&**first, rest));
+        let mut command = Command::new(program);
+        command.args(options);
+        for name in SECRETS {
+            command.env_remove(name);
+        }
+        if let Way::Ssh(_) = self.way {
+            // Nobody is there to answer a question, and a new host key is never accepted.
+            let script = format!("exec sh -c {}", joblog::quoted(&script));
+            command.args(["-T", "-o", "BatchMode=yes", "--", host, &script]);
+        } else {
+            command.args(["--nodes=1", "--ntasks=1", "--unbuffered", "--job-name=strait-run"]);
+            command.arg(format!("--nodelist={host}")).args(["sh", "-c", &script]);
+        }
+        command
+    }
+}
+
+/// The shell script that finds this program on a host, or takes it from its standard input. It runs
+/// only a file of the user's own, in a directory of the user's own, whose hash is right.
+fn sending(bytes: u64, hash: &str, flags: &str) -> String {
+    let machine = std::env::consts::ARCH;
+    format!(
+        r#"set -e; umask 077
+[ "$(uname -s) $(uname -m)" = "Linux {machine}" ] || {{ echo "this host isn't Linux on {machine}: use --remote-strait" >&2; exit 1; }}
+d="${{XDG_CACHE_HOME:-$HOME/.cache}}/strait/run"; f="$d/strait-{hash}"
+mkdir -p "$d"; chmod 700 "$d"; [ -O "$d" ]
+is_right() {{ [ -f "$1" ] && [ ! -L "$1" ] && [ -O "$1" ] && echo "{hash}  $1" | sha256sum -c --status 2>/dev/null; }}
+if is_right "$f"; then printf H; else
+printf N; t=$(mktemp "$d/new.XXXXXX"); trap 'rm -f "$t"' EXIT; head -c {bytes} >"$t"
+is_right "$t" || {{ echo "the program arrived damaged" >&2; exit 1; }}
+chmod 700 "$t"; mv -f "$t" "$f"; trap - EXIT; fi
+exec "$f" {flags}"#
+    )
+}

@@ -1,0 +1,105 @@
+//! Short-lived logins for the helpers of `run`: each gateway where this command has a login lends one,
+//! which ends when the command does, or soon after it was killed.
+
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::messages::Messages;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use strait_client::{Secret, StraitStore, TlsOptions};
+use strait_dispatch::frame::Lent;
+use tokio::time::timeout;
+
+/// A lent login's life, if it isn't prolonged: a stolen one is of no use for longer.
+pub const LENT_FOR: Duration = Duration::from_secs(15 * 60);
+/// Time for taking all logins back. If that fails, they expire.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// The variable that tells commands of a helper where the logins are: the number of a descriptor that
+/// they inherit. They lie in memory, and no other user can reach them.
+pub const VARIABLE: &str = "STRAIT_LOGINS_FD";
+
+/// The lent logins of one command.
+#[derive(Default)]
+pub struct Lending {
+    loans: Vec<Loan>,
+}
+
+struct Loan {
+    store: String,
+    from: Arc<StraitStore>,
+    token: Secret,
+    tls: Value,
+}
+
+impl Lending {
+    /// Borrows from each store of these URIs at which the command has a login.
+    pub async fn begin<'a>(
+        &mut self,
+        context: &Context,
+        uris: impl Iterator<Item = &'a str>,
+    ) -> Result<(), Failure> {
+        for uri in uris {
+            let uri = context.uri(uri)?;
+            let store = uri.store();
+            let is_new = !self.loans.iter().any(|loan| loan.store == store);
+            let Some(from) = context.gateway_with_login(&store).filter(|_| is_new) else { continue };
+            let token = from.lend(LENT_FOR, None).await?.token;
+            self.loans.push(Loan { store, from, token, tls: trust(context)? });
+        }
+        Ok(())
+    }
+
+    /// For helpers.
+    pub fn logins(&self) -> Vec<Lent> {
+        let lent = |loan: &Loan| Lent {
+            store: loan.store.clone(),
+            secret: json!({"token": loan.token.0, "tls": loan.tls}).to_string(),
+        };
+        self.loans.iter().map(lent).collect()
+    }
+
+    /// Prolongs all, and tells whether there are any. One that can't be prolonged may be later.
+    pub async fn renew(&mut self, messages: Messages) -> bool {
+        for loan in &mut self.loans {
+            match loan.from.lend(LENT_FOR, Some(&loan.token)).await {
+                Ok(lent) => loan.token = lent.token,
+                Err(error) => messages.warn(&format!("prolonging the lent login: {error}")),
+            }
+        }
+        !self.loans.is_empty()
+    }
+
+    /// Takes all back.
+    pub async fn end(&mut self, messages: Messages) {
+        let take_back = async {
+            for loan in self.loans.drain(..) {
+                if let Err(error) = loan.from.take_back(&loan.token).await {
+                    let minutes = LENT_FOR.as_secs() / 60;
+                    messages.warn(&format!(
+                        "a lent login couldn't be taken back, and ends by itself within {minutes} minutes: {error}"
+                    ));
+                }
+            }
+        };
+        // They expire in any case.
+        let _ = timeout(PATIENCE, take_back).await;
+    }
+}
+
+/// How a helper reaches a gateway: the authorities' certificates themselves, which its host may lack.
+fn trust(context: &Context) -> Result<Value, Failure> {
+    let Some(TlsOptions { ca, .. }) = context.tls() else { return Ok(Value::Null) };
+    let read =
+        |path: &PathBuf| std::fs::read_to_string(path).map_err(|error| Failure::local(error, "read", path));
+    Ok(json!({"ca": ca.as_ref().map(read).transpose()?}))
+}
+
+/// The token of a lent login and the certificates to trust, if TLS is to be used.
+pub fn parsed(lent: &Lent) -> Option<(Secret, Option<Option<String>>)> {
+    let value: Value = serde_json::from_str(&lent.secret).ok()?;
+    let token = Secret(value.get("token")?.as_str()?.to_owned());
+    let ca = |tls: &Value| tls.get("ca").and_then(Value::as_str).map(str::to_owned);
+    Some((token, value.get("tls").filter(|tls| !tls.is_null()).map(ca)))
+}
