@@ -58,6 +58,7 @@ fn errors_are_typed() {
         assert!(matches!(call(procedure(PANIC)), CallError::Fault(_)));
         let refused = CallError::NotExecuted;
         assert_eq!(call(procedure(999)), refused(Refusal::ProcedureUnavailable));
+        assert_eq!(call(procedure(FULL)), refused(Refusal::Overloaded));
         assert_eq!(call(Procedure::new(PROGRAM + 1, 1, 1)), refused(Refusal::ProgramUnavailable));
         let mismatch = Refusal::VersionMismatch { lowest: 1, highest: 1 };
         assert_eq!(call(Procedure::new(PROGRAM, 2, 1)), refused(mismatch));

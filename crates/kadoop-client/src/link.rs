@@ -35,7 +35,7 @@ const RENEWAL: Duration = Duration::from_secs(1);
 /// Pause after a failed attempt. It doubles up to [`LONGEST_PAUSE`], a small part of the time in which a
 /// namenode is to be back.
 const PAUSE: Duration = Duration::from_millis(10);
-const LONGEST_PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
 /// The client's connection to the namenode.
 pub(super) struct Link {

@@ -117,7 +117,7 @@ pub struct Config {
     /// The same if all attempts fail for want of space. Longer than the longest pause between two
     /// attempts (3.2 s), so that each call makes one.
     pub full_ms: Millis,
-    /// Size of a log segment, which is preallocated.
+    /// Size of a log segment, which is preallocated. A start writes the last one again.
     pub segment_bytes: u64,
     /// Name of the group whose members may do anything.
     pub supergroup: String,
@@ -168,7 +168,7 @@ impl Default for Config {
             retry_ms: 200,
             give_up_ms: 45_000,
             full_ms: 5_000,
-            segment_bytes: 64 << 20,
+            segment_bytes: 16 << 20,
             supergroup: "supergroup".to_owned(),
             superuser: "kadoop".to_owned(),
             admins: Vec::new(),

@@ -99,8 +99,12 @@ faults! {
     KeptDroppedEarly,
     /// A truncated chunk is handed out at its full length.
     TruncationForgotten,
+    /// Changes in a tree that is surveyed for its removal go unnoticed.
+    SurveyedOnce,
     /// Files are joined in another order.
     JoinedBackwards,
+    /// Orders wait for their datanodes' heartbeats.
+    NobodyRoused,
     /// Datanodes write under any stamp.
     StaleStampAccepted,
     /// Datanodes write for any incarnation.

@@ -4,6 +4,9 @@ use std::{sync::Arc, time::Instant};
 use strait_flexrpc::{Reply, Request, Service, stub::ServiceError};
 use strait_telemetry::Calls;
 
+/// Index of operations whose duration tells nothing.
+pub(super) const UNCOUNTED: usize = usize::MAX - 1;
+
 /// Counts the calls of `service`, and logs slow ones.
 pub(super) struct Observed<S> {
     pub service: S,
@@ -19,9 +22,13 @@ pub(super) struct Observed<S> {
 
 impl<S: Service> Service for Observed<S> {
     fn call(&self, request: &Request, reply: &mut Reply) -> Result<(), ServiceError> {
+        let operation = (self.operation)(request);
+        if operation == UNCOUNTED {
+            return self.service.call(request, reply);
+        }
         let began = Instant::now();
         let answer = self.service.call(request, reply);
-        let (operation, took) = ((self.operation)(request), began.elapsed());
+        let took = began.elapsed();
         let failed = answer.is_err() || (self.refused)(request, reply);
         self.calls.note(operation, took, failed, request.peer, || (self.about)(request));
         answer

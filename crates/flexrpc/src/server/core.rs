@@ -313,6 +313,7 @@ impl Core {
             Ok(Ok(())) if reply.len() <= limit => Ok(reply),
             Ok(Ok(())) => Err(Ended::too_large(reply.len(), limit)),
             Ok(Err(ServiceError::NoSuchProcedure)) => Err(Ended::Refused(Refusal::ProcedureUnavailable)),
+            Ok(Err(ServiceError::Overloaded)) => Err(Ended::Refused(Refusal::Overloaded)),
             Ok(Err(ServiceError::Fault(fault))) => Err(Ended::Fault(fault)),
             Err(_) => Err(Ended::panicked()),
         }

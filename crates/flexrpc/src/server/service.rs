@@ -62,6 +62,8 @@ impl fmt::Debug for Request {
 pub enum ServiceError {
     /// The procedure doesn't exist, so nothing was executed.
     NoSuchProcedure,
+    /// The callee is at one of its limits, so nothing was executed.
+    Overloaded,
     /// Executed, with this error.
     Fault(Fault),
 }

@@ -31,6 +31,9 @@ pub const SLEEP_IF_MARKED: u32 = 7;
 /// [`STALL_EVERY`].
 pub const COUNT_SLOWLY: u32 = 8;
 
+/// Is refused: the service is at its limits.
+pub const FULL: u32 = 10;
+
 /// Runs until [`Service::let_go`].
 pub const HOLD: u32 = 9;
 
@@ -138,6 +141,7 @@ impl Service {
             SLEEP_IF_MARKED if self.marked.load(Ordering::SeqCst) => self.sleep(2000),
             SLEEP_IF_MARKED => {}
             RUNNING => reply.put(&(self.running() as u32).to_be_bytes()),
+            FULL => return Err(ServiceError::Overloaded),
             _ => return Err(ServiceError::NoSuchProcedure),
         }
         Ok(())

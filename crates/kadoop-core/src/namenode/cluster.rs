@@ -23,6 +23,8 @@ pub(super) struct Cluster {
     /// Where the search among the least urgent chunks continues.
     pub needy_from: ChunkId,
     pub superfluous: BTreeSet<ChunkId>,
+    /// Chunks still to be reviewed.
+    pub unreviewed: Vec<ChunkId>,
     /// Ended chunks of files being written that have fewer live replicas than their minimum.
     pub short: BTreeSet<ChunkId>,
     /// Reported chunks that no file has.
@@ -46,6 +48,8 @@ pub(super) struct Cluster {
     pub ended: usize,
     /// A datanode that had joined before this start has been heard since, or there is none.
     pub heard: bool,
+    /// Datanodes with orders that shouldn't wait for their next heartbeats.
+    pub roused: BTreeSet<NodeId>,
     /// Datanodes refused for their history, until they are admitted or found sound.
     refused: BTreeMap<Identity, Refused>,
     /// See [`Cluster::behind`].
@@ -63,6 +67,10 @@ pub(super) struct Refused {
     pub highest: (ChunkId, Stamp),
 }
 
+/// Size from which chunks are placed evenly. If a datanode is lost, the links of those with the other
+/// replicas share the copying. Chance spreads many small chunks well enough.
+const EVEN_FROM_BYTES: u64 = 1 << 20;
+
 /// Most refused datanodes remembered.
 const MAX_REFUSED: usize = 1_000;
 
@@ -78,6 +86,8 @@ pub(super) struct Node {
     /// It has reported all its replicas in this session.
     pub reported: bool,
     pub comeback: Comeback,
+    /// Chunks placed on it, for an even choice.
+    pub placed: u64,
     pub space: Space,
     pub held: BTreeSet<ChunkId>,
     /// Replicas that it was ordered to delete and hasn't reported gone: they don't count.
@@ -130,6 +140,7 @@ impl Cluster {
             needy: BTreeSet::new(),
             needy_from: ChunkId(0),
             superfluous: BTreeSet::new(),
+            unreviewed: Vec::new(),
             short,
             orphans: BTreeSet::new(),
             copies: BTreeMap::new(),
@@ -144,6 +155,7 @@ impl Cluster {
             enough_since: (state.nodes.is_empty() && state.chunks.is_empty()).then_some(now),
             ended: state.chunks.values().filter(|chunk| chunk.ended).count(),
             heard: state.nodes.keys().all(|node| state.decommissioned.contains(node)),
+            roused: BTreeSet::new(),
             refused: BTreeMap::new(),
             behind: None,
             // xorshift stays at 0 if it starts there.
@@ -215,11 +227,14 @@ impl Cluster {
         holders.filter(|node| self.nodes.get(node).is_some_and(|node| !node.dead)).collect()
     }
 
-    /// Queues an order for a datanode.
+    /// Queues an order for a datanode. Clients wait for recoveries, and files are in danger until they
+    /// are copied; deletions and comparisons can wait for the next heartbeat.
     pub(super) fn order(&mut self, node: NodeId, order: Order) {
-        if let Some(node) = self.nodes.get_mut(&node) {
-            node.orders.add(order);
+        let Some(known) = self.nodes.get_mut(&node) else { return };
+        if matches!(order, Order::Copy(_) | Order::Fence { .. } | Order::Seal { .. }) {
+            self.roused.insert(node);
         }
+        known.orders.add(order);
     }
 
     /// Number of copies from each datanode, and to each.
@@ -255,6 +270,7 @@ impl Namenode {
 
     /// Datanodes for `count` replicas of `bytes` besides those in `taken`. While all are on one
     /// rack, the next goes to another; the third goes to the second's rack, the others anywhere.
+    /// Of two datanodes chosen at random, that with fewer chunks placed on it gets a large one.
     /// Returns fewer if no more datanodes fit.
     pub(super) fn place(
         &mut self,
@@ -277,12 +293,25 @@ impl Namenode {
                 [_, second] => self.indices(&free, |rack| rack == self.rack(second)),
                 _ => Vec::new(),
             };
-            let random = self.cluster.random() as usize;
+            let random = self.cluster.random();
             let any = wanted.is_empty() || self.config.faults.has(Fault::RacksIgnored);
-            let at = if any { random % free.len() } else { wanted[random % wanted.len()] };
-            chosen.push(free.swap_remove(at));
+            let one = |random: u64| match any {
+                true => random as usize % free.len(),
+                false => wanted[random as usize % wanted.len()],
+            };
+            let (first, second) = (one(random), one(random >> 32));
+            let placed = |at: usize| self.cluster.nodes.get(&free[at]).map_or(0, |node| node.placed);
+            let evens = bytes >= EVEN_FROM_BYTES && placed(second) < placed(first);
+            chosen.push(free.swap_remove(if evens { second } else { first }));
         }
         chosen.split_off(taken.len())
+    }
+
+    /// Counts a chunk that is placed on the datanode.
+    pub(super) fn note_placed(&mut self, node: NodeId) {
+        if let Some(node) = self.cluster.nodes.get_mut(&node) {
+            node.placed += 1;
+        }
     }
 
     /// One of these datanodes that can take so many bytes, chosen at random.
@@ -309,6 +338,21 @@ impl Namenode {
         (0..nodes.len()).filter(|at| fits(self.rack(nodes[*at]))).collect()
     }
 
+    /// When the next datanode will have been silent for too long, if none is heard meanwhile.
+    pub fn next_death(&self) -> Option<Millis> {
+        let alive = self.cluster.nodes.values().filter(|node| !node.dead);
+        alive.map(|node| node.heard + self.config.dead_ms).min()
+    }
+
+    /// Datanodes that got orders since the last call which shouldn't wait for their next heartbeats.
+    /// They may be asked for a heartbeat at once; the orders come with its answer.
+    pub fn roused(&mut self) -> BTreeSet<NodeId> {
+        match self.config.faults.has(Fault::NobodyRoused) {
+            true => BTreeSet::new(),
+            false => std::mem::take(&mut self.cluster.roused),
+        }
+    }
+
     /// Notes the datanodes that fell silent or came back.
     pub(super) fn watch_nodes(&mut self, now: Millis) {
         let dead_ms = self.config.dead_ms;
@@ -320,7 +364,7 @@ impl Namenode {
                 turned.extend(node.held.iter().copied());
             }
         }
-        turned.into_iter().for_each(|chunk| self.review(chunk));
+        self.review_all(turned);
     }
 
     /// Ends safe mode some time after all datanodes have reported, or nearly all chunks are reported.
@@ -336,10 +380,12 @@ impl Namenode {
                 let mut expected =
                     self.state.nodes.keys().filter(|node| !self.state.decommissioned.contains(node));
                 let all = expected.all(|node| nodes.get(node).is_some_and(|node| node.reported));
-                let known = self.cluster.good.iter();
-                let covered = known.filter(|(chunk, who)| who.len() >= self.least_of(**chunk)).count();
+                let covered = || {
+                    let known = self.cluster.good.iter();
+                    known.filter(|(chunk, who)| who.len() >= self.least_of(**chunk)).count()
+                };
                 // 99.9 %, as HDFS (`dfs.namenode.safemode.threshold-pct`).
-                if !all && (self.cluster.ended == 0 || covered * 1_000 < self.cluster.ended * 999) {
+                if !all && (self.cluster.ended == 0 || covered() * 1_000 < self.cluster.ended * 999) {
                     return;
                 }
                 *self.cluster.enough_since.insert(now)
@@ -348,7 +394,7 @@ impl Namenode {
         if now >= since + self.config.safe_mode_extra_ms {
             self.cluster.safe_until = Some(now);
             let chunks: Vec<ChunkId> = self.state.chunks.keys().copied().collect();
-            chunks.into_iter().for_each(|chunk| self.review(chunk));
+            self.review_all(chunks);
         }
     }
 }

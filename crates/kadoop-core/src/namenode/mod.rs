@@ -38,6 +38,7 @@ mod replication;
 mod reports;
 mod state;
 mod summary;
+mod survey;
 mod writing;
 
 pub use balance::Rebalancing;
@@ -47,6 +48,7 @@ pub use path::View;
 pub use record::{Record, Transaction};
 pub use state::State;
 pub use summary::Counting;
+pub use survey::SurveyId;
 
 use crate::{
     ClientId, Config, FileId, Millis, NodeId,
@@ -57,6 +59,7 @@ use crate::{
 use apply::Event;
 use cluster::Cluster;
 use namespace::NewFile;
+use survey::Surveys;
 use writing::Wishes;
 
 /// Records, and the answer that goes with them.
@@ -82,6 +85,7 @@ pub struct Namenode {
     state: State,
     cluster: Cluster,
     short_of_room: bool,
+    surveys: Surveys,
     /// Transactions that are applied and still to be logged, in order. The caller takes them.
     pub outbox: Vec<Transaction>,
     events: Vec<Event>,
@@ -92,7 +96,7 @@ impl Namenode {
     pub fn new(config: Config, state: State, now: Millis, random: u64) -> Self {
         let cluster = Cluster::new(&state, now, random);
         let (short_of_room, outbox, events) = (false, Vec::new(), Vec::new());
-        Self { config, state, cluster, short_of_room, outbox, events }
+        Self { config, state, cluster, short_of_room, surveys: Surveys::default(), outbox, events }
     }
 
     /// Logs this start, so that its records and numbers can be told from those of others. `random`
@@ -169,6 +173,26 @@ impl Namenode {
         self.execute(caller, request, mutation, (near, true), now, wall_ms)
     }
 
+    /// As [`Namenode::mutate`], for the removal of a tree that has been surveyed for this caller
+    /// ([`Namenode::is_surveyed`]).
+    ///
+    /// # Errors
+    /// As [`Namenode::mutate`].
+    pub fn remove_surveyed(
+        &mut self,
+        survey: SurveyId,
+        caller: &Caller,
+        request: RequestId,
+        mutation: &Mutation,
+        now: Millis,
+        wall_ms: Millis,
+    ) -> Result<Answer> {
+        self.believe(Some(survey));
+        let answer = self.mutate(caller, request, mutation, &[], now, wall_ms);
+        self.believe(None);
+        answer
+    }
+
     fn execute(
         &mut self,
         caller: &Caller,
@@ -243,7 +267,9 @@ impl Namenode {
             }
             Mutation::Append { path } => view.append(path, client)?,
             Mutation::Rename { from, to, replace } => view.rename(from, to, *replace, time_ms)?,
-            Mutation::Delete { path, recursive } => view.delete(path, *recursive, time_ms)?,
+            Mutation::Delete { path, recursive } => {
+                view.delete(path, *recursive, self.surveys.complete, time_ms)?
+            }
             Mutation::Truncate { path, length } => view.truncate(path, *length, time_ms)?,
             Mutation::Concat { target, sources } => view.concat(target, sources, time_ms)?,
             Mutation::SetAttributes { path, attributes } => view.set_attributes(path, attributes)?,
@@ -269,19 +295,21 @@ impl Namenode {
         self.events.clear();
         let applied = self.state.apply(&transaction, &mut self.events);
         assert_eq!(applied, Ok(()), "{transaction:?}");
+        self.note_for_surveys(&transaction);
         self.outbox.push(transaction);
         for event in std::mem::take(&mut self.events) {
             self.on_event(event);
         }
     }
 
-    /// Frees some inodes of removed trees; true if more are left. Removing a large tree at once would
-    /// keep all other requests waiting.
+    /// Frees some inodes of removed trees, and reviews some chunks of datanodes that have come or gone;
+    /// true if more are left. All of them at once would keep other requests waiting.
     pub fn sweep(&mut self) -> bool {
         if !self.state.detached.is_empty() {
             self.commit(None, vec![Record::Swept { inodes: self.config.sweep_inodes }]);
         }
-        !self.state.detached.is_empty()
+        self.review_some();
+        !self.state.detached.is_empty() || !self.cluster.unreviewed.is_empty()
     }
 
     /// Sets whether the log's disk is full. If so, no recovery begins another round, since each

@@ -193,7 +193,14 @@ impl View<'_> {
         }
     }
 
-    pub(super) fn delete(&self, path: &str, recursive: bool, time_ms: Millis) -> Result<Decision> {
+    /// `surveyed` is a tree that the caller may certainly remove.
+    pub(super) fn delete(
+        &self,
+        path: &str,
+        recursive: bool,
+        surveyed: Option<InodeNo>,
+        time_ms: Millis,
+    ) -> Result<Decision> {
         let walk = self.walk(path)?;
         if !walk.missing.is_empty() {
             return Ok((Vec::new(), Answer::Changed(false)));
@@ -205,7 +212,9 @@ impl View<'_> {
             if !recursive {
                 return Err(Error::NotEmpty);
             }
-            self.demand_whole_tree(inode)?;
+            if surveyed != Some(inode) {
+                self.demand_whole_tree(inode)?;
+            }
             if self.is_large(inode)? {
                 return Ok((
                     vec![Record::Detached { at: place(parent, name), time_ms }],
@@ -217,7 +226,7 @@ impl View<'_> {
     }
 
     /// Whether a tree has more inodes than may be freed at a time.
-    fn is_large(&self, top: InodeNo) -> Result<bool> {
+    pub(super) fn is_large(&self, top: InodeNo) -> Result<bool> {
         let (mut rest, mut count) = (vec![top], 0);
         while let Some(number) = rest.pop() {
             count += 1;
@@ -228,22 +237,6 @@ impl View<'_> {
             rest.extend(entries.values());
         }
         Ok(false)
-    }
-
-    /// Removing a tree needs all rights on each directory in it that has entries.
-    fn demand_whole_tree(&self, top: InodeNo) -> Result<()> {
-        if self.is_super() {
-            return Ok(());
-        }
-        let mut rest = vec![top];
-        while let Some(number) = rest.pop() {
-            let Some(entries) = self.state.inode(number)?.entries() else { continue };
-            if !entries.is_empty() {
-                self.demand(number, READ | WRITE | EXECUTE)?;
-            }
-            rest.extend(entries.values());
-        }
-        Ok(())
     }
 
     /// Records a shorter length; sealed chunks stay as they are.

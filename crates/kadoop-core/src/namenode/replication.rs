@@ -20,6 +20,9 @@ const MAX_CHUNKS_A_TICK: usize = 1_000;
 /// Most chunks examined after a copy has ended: the datanodes that the first ones need may be busy.
 const MAX_CHUNKS_A_COPY: usize = 8;
 
+/// Most chunks reviewed at a time: some ten milliseconds.
+const MAX_REVIEWS: usize = 10_000;
+
 /// The priority of chunks that would survive a loss.
 const LEAST_URGENT: u8 = 2;
 
@@ -59,6 +62,26 @@ impl Namenode {
             self.cluster.superfluous.insert(chunk);
         }
         self.review_odd(chunk, live);
+    }
+
+    /// Reviews all these chunks: some now, the others between requests ([`Namenode::sweep`]).
+    pub(super) fn review_all(&mut self, mut chunks: Vec<ChunkId>) {
+        // The list is taken from its end.
+        chunks.reverse();
+        chunks.append(&mut self.cluster.unreviewed);
+        self.cluster.unreviewed = chunks;
+        self.review_some();
+    }
+
+    /// Reviews some of the chunks that are left.
+    pub(super) fn review_some(&mut self) {
+        let left = self.cluster.unreviewed.len().saturating_sub(MAX_REVIEWS);
+        let some = self.cluster.unreviewed.split_off(left);
+        some.into_iter().rev().for_each(|chunk| self.review(chunk));
+        if self.cluster.unreviewed.is_empty() {
+            // It may have had room for all chunks.
+            self.cluster.unreviewed = Vec::new();
+        }
     }
 
     /// Drops replaced chunks once their successors have as many replicas.
@@ -189,6 +212,10 @@ impl Namenode {
         let takes = |node: &NodeId| to.get(node).copied().unwrap_or(0);
         let live = self.cluster.live_good(chunk);
         let counted = self.counted(&live);
+        if counted.len() >= self.target(chunk) {
+            // Replicas are back, and its review is still to come.
+            return;
+        }
         let source = live.iter().copied().min_by_key(|node| sends(node)).filter(|node| sends(node) < most);
         let Some(source) = source else { return };
         let holds = |node: &NodeId| {
@@ -230,6 +257,7 @@ impl Namenode {
         let mut nodes = self.cluster.live_good(chunk).to_vec();
         nodes.sort_by_key(|node| *node != from);
         let (stamp, length) = (logged.stamp, logged.length);
+        self.note_placed(to);
         let session = self.cluster.nodes.get(&to).map_or(0, |node| node.session);
         self.cluster.order(to, Order::Copy(Source { chunk, stamp, length, nodes }));
         self.cluster.copies.insert(chunk, Copying { to, session, from, until: now + self.config.copy_ms });

@@ -50,6 +50,7 @@ impl Namenode {
             self.take_report(id, beat, now)?;
         }
         let (log, behind) = (self.state.point(), self.behind().is_some());
+        self.cluster.roused.remove(&id);
         let node = self.cluster.nodes.get_mut(&id).ok_or(Error::NotRegistered)?;
         // The namenode may lack records, so it orders nothing.
         let orders = if behind { Vec::new() } else { node.orders.next(MAX_ORDERS) };
@@ -60,6 +61,16 @@ impl Namenode {
             report: !node.reported || node.comeback != Comeback::Over,
             log,
         })
+    }
+
+    /// The number of the datanode that has this session.
+    ///
+    /// # Errors
+    /// NotRegistered: it has to ask for another session.
+    pub fn in_session(&self, identity: Identity, session: u64) -> Result<NodeId> {
+        let id = self.state.identities.get(&identity).ok_or(Error::NotRegistered)?;
+        let node = self.cluster.nodes.get(id).filter(|node| node.session == session);
+        node.map(|_| *id).ok_or(Error::NotRegistered)
     }
 
     /// The datanode with that identity and its current run, if it has a session.
@@ -92,6 +103,8 @@ impl Namenode {
             dead: false,
             reported: false,
             comeback: Comeback::Over,
+            // As many as on the one with fewest: a newcomer gets its share, and no more.
+            placed: self.cluster.nodes.values().map(|node| node.placed).min().unwrap_or(0),
             space: beat.space,
             held: former.unwrap_or_default(),
             leaving: BTreeMap::new(),

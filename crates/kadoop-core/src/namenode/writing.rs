@@ -221,6 +221,7 @@ impl Namenode {
         if nodes.len() < least {
             return Err(Error::NoDatanodes);
         }
+        nodes.iter().for_each(|node| self.note_placed(*node));
         let pipeline = nodes.iter().filter_map(|node| {
             let incarnation = self.cluster.nodes.get(node)?.incarnation;
             Some(Member { node: *node, incarnation })

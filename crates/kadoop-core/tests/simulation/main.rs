@@ -23,5 +23,6 @@ mod seals;
 mod sessions;
 mod small_files;
 mod strangers;
+mod surveys;
 mod syncs;
 mod told;

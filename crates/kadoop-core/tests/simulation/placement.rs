@@ -213,3 +213,18 @@ fn replicas_that_are_all_on_one_rack_get_another_elsewhere() {
     let chunk = cluster.write(2, &[10])[0].chunk;
     assert_eq!(racks_after(&mut cluster, chunk, 3).len(), 2);
 }
+
+/// Once, chance gave one datanode up to half of a file's other replicas, and if the writer's was lost,
+/// all copies waited for that one's link.
+#[test]
+fn the_chunks_of_a_file_are_spread_evenly_over_the_datanodes_beside_its_writers() {
+    let mut cluster = Cluster::new(&[""; 6]);
+    let near = [cluster.nodes[0]];
+    let mut held = BTreeMap::<NodeId, usize>::new();
+    for pipeline in cluster.pipelines(2, &[], &near) {
+        assert_eq!(pipeline[0], near[0]);
+        *held.entry(pipeline[1]).or_default() += 1;
+    }
+    assert_eq!(held.len(), 5);
+    assert!(held.values().all(|chunks| (7..=13).contains(chunks)), "{held:?}");
+}

@@ -675,6 +675,47 @@ fn a_datanode_is_ordered_more_copies_at_once_than_it_makes_at_a_time() {
     assert!(ordered > copies_per_node);
 }
 
+/// A datanode dies. The others send heartbeats only if they are roused.
+fn copied_without_heartbeats(fault: Option<Fault>) -> usize {
+    const CHUNKS: usize = 40;
+    let mut cluster = Cluster::new(4, fault);
+    closed_with_chunks(&mut cluster, CHUNKS);
+    cluster.pass(1_000, &[]);
+    let died = cluster.now;
+    cluster.pass(9_000, &[0]);
+    let noticed = died + Config::default().dead_ms;
+    assert_eq!(cluster.namenode.next_death(), Some(noticed));
+    cluster.now = noticed;
+    cluster.namenode.tick(noticed);
+    loop {
+        let roused = cluster.namenode.roused();
+        if roused.is_empty() {
+            return with_replicas(&cluster, 2);
+        }
+        roused.into_iter().for_each(|node| cluster.beat(cluster.index(node)));
+    }
+}
+
+#[test]
+fn copies_of_a_lost_datanodes_chunks_wait_for_no_heartbeat() {
+    assert_eq!(copied_without_heartbeats(None), 40);
+    assert!(copied_without_heartbeats(Some(Fault::NobodyRoused)) < 40);
+}
+
+#[test]
+fn deletions_and_comparisons_rouse_nobody() {
+    let mut cluster = Cluster::new(2, None);
+    closed_with_chunks(&mut cluster, 1);
+    cluster.pass(1_000, &[]);
+    cluster.namenode.roused();
+    let located = cluster.namenode.locate(&someone("kadoop"), "/f", 0, 1).unwrap();
+    let chunk = &located.chunks[0];
+    cluster.namenode.suspect(chunk.nodes[0], chunk.chunk, chunk.stamp);
+    let delete = Mutation::Delete { path: "/f".to_owned(), recursive: false };
+    assert_eq!(cluster.ask(delete), Ok(Answer::Changed(true)));
+    assert!(cluster.namenode.roused().is_empty());
+}
+
 /// Once, such a transaction was logged and couldn't be replayed, so every start failed.
 #[test]
 fn an_end_that_is_told_twice_is_refused() {

@@ -2,18 +2,17 @@
 
 use super::{DatanodeOptions, shared::Shared};
 use std::{
-    io,
     net::{SocketAddr, ToSocketAddrs},
     time::{Duration, Instant},
 };
-use strait_flexrpc::{self as flexrpc, Transport};
+use strait_flexrpc::{self as flexrpc, ClusterKey, Transport};
 use strait_kadoop_core::{
     Incarnation,
     error::{Error, Result},
     messages::{Heartbeat, HeartbeatAnswer, Order, Space},
 };
 use strait_kadoop_wire::{
-    Host, PEER_SILENCE,
+    Host, Key, PEER_SILENCE,
     convert::{
         address_from_wire, beat_to_wire, heartbeat_answer_from_wire, host_from_wire, point_from_wire,
         point_to_wire,
@@ -27,8 +26,12 @@ const GATHER: Duration = Duration::from_millis(2);
 /// Least time between two heartbeats, for a datanode with much news: so many small files are sealed
 /// in a second that each heartbeat would bring few of them.
 const APART: Duration = Duration::from_millis(10);
-/// Pause after an unanswered heartbeat. Until a namenode that restarts hears its datanodes, readers wait.
+/// Pause after an unanswered heartbeat.
 const PAUSE: Duration = Duration::from_millis(200);
+/// The same for some time after an answer: readers wait until a namenode that restarts hears its
+/// datanodes.
+const SHORT_PAUSE: Duration = Duration::from_millis(50);
+const SHORT_FOR: Duration = Duration::from_secs(10);
 /// How long a heartbeat may take: longer than a slow sync of the namenode's log, and short enough
 /// to recover soon after a link was cut silently.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -48,29 +51,38 @@ pub(super) struct Namenode {
     host: String,
     rack: String,
     heartbeat: Duration,
+    key: Key,
+}
+
+/// A client for calls to the namenode.
+fn rpc(key: Option<ClusterKey>) -> flexrpc::Client {
+    flexrpc::Client::new(flexrpc::ClientOptions {
+        key,
+        timeout: Some(PATIENCE),
+        connect_timeout: PATIENCE,
+        peer_silence: Some(PEER_SILENCE),
+        ..Default::default()
+    })
 }
 
 impl Namenode {
-    pub(super) fn new(options: &DatanodeOptions, address: SocketAddr) -> io::Result<Self> {
-        let client = |key| {
-            flexrpc::Client::new(flexrpc::ClientOptions {
-                key,
-                timeout: Some(PATIENCE),
-                connect_timeout: PATIENCE,
-                peer_silence: Some(PEER_SILENCE),
-                ..Default::default()
-            })
-        };
-        Ok(Self {
+    pub(super) fn new(options: &DatanodeOptions, address: SocketAddr) -> Self {
+        Self {
             name: options.namenode.clone(),
-            as_client: client(options.key.for_clients().to_namenode()),
-            as_node: client(options.key.between_nodes()),
+            as_client: rpc(options.key.for_clients().to_namenode()),
+            as_node: rpc(options.key.between_nodes()),
             call: None,
             address,
             host: options.host.clone(),
             rack: options.rack.clone(),
             heartbeat: Duration::from_millis(options.config.heartbeat_ms),
-        })
+            key: options.key.clone(),
+        }
+    }
+
+    /// A client of its own for calls that take long.
+    pub(super) fn for_watches(&self) -> flexrpc::Client {
+        rpc(self.key.between_nodes())
     }
 
     /// The address at which datanodes join, from the namenode's port for clients.
@@ -135,6 +147,7 @@ pub(super) fn run(shared: &Shared, mut namenode: Namenode) {
     let mut pause = Duration::ZERO;
     let mut registered: Option<Instant> = None;
     let mut last: Option<Instant> = None;
+    let mut answered_at: Option<Instant> = None;
     while !shared.sleep(pause) {
         let apart = last.map_or(Duration::ZERO, |last| APART.saturating_sub(last.elapsed()));
         std::thread::sleep(GATHER.max(apart));
@@ -162,9 +175,13 @@ pub(super) fn run(shared: &Shared, mut namenode: Namenode) {
                 .map_or(Duration::ZERO, |at| PAUSE.min(namenode.heartbeat).saturating_sub(at.elapsed())),
             Ok(answer) if answer.report => Duration::ZERO,
             Ok(_) => namenode.heartbeat,
-            Err(_) => PAUSE.min(namenode.heartbeat),
+            Err(_) => pause_without(answered_at).min(namenode.heartbeat),
         };
         let answered = answer.is_ok();
+        if let (Ok(answer), Some(at)) = (&answer, namenode.call) {
+            answered_at = Some(Instant::now());
+            shared.rousing.note(at, answer.session);
+        }
         let mut answer = answer;
         let orders = answer.as_mut().map_or_else(|_| Vec::new(), |answer| std::mem::take(&mut answer.orders));
         shared.change(|core| core.on_answer(&beat, answer));
@@ -173,6 +190,14 @@ pub(super) fn run(shared: &Shared, mut namenode: Namenode) {
         if answered && shared.read().has_news() {
             pause = Duration::ZERO;
         }
+    }
+}
+
+/// The pause before the next try to reach a namenode that gave its last answer then.
+fn pause_without(answered_at: Option<Instant>) -> Duration {
+    match answered_at {
+        Some(at) if at.elapsed() < SHORT_FOR => SHORT_PAUSE,
+        _ => PAUSE,
     }
 }
 

@@ -7,6 +7,7 @@ mod directories;
 mod fetches;
 mod lender;
 mod numbers;
+mod rousing;
 mod shared;
 mod watch;
 
@@ -191,7 +192,13 @@ impl DatanodeServer {
         let address = options.advertise.unwrap_or_else(|| server.address());
         let mut threads = Threads::default();
         let this = Arc::clone(&shared);
-        let namenode = beats::Namenode::new(&options, address)?;
+        let namenode = beats::Namenode::new(&options, address);
+        let (rousing, rpc, weak) = (shared.rousing.clone(), namenode.for_watches(), Arc::downgrade(&shared));
+        shared.also_stop(rousing.stop());
+        // Not joined: see `Rousing::run`.
+        std::thread::Builder::new()
+            .name("kadoop-watch".to_owned())
+            .spawn(move || rousing.run(&weak, identity, &rpc))?;
         threads.spawn("kadoop-heartbeat", move || beats::run(&this, namenode))?;
         for thread in fetches::threads(&shared, asked) {
             threads.spawn("kadoop-fetch", thread)?;

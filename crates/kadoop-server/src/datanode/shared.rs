@@ -4,6 +4,7 @@ use super::{
     DatanodeOptions,
     directories::{Directories, Space},
     lender::Place,
+    rousing::Rousing,
 };
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -55,6 +56,8 @@ pub(super) struct Shared {
     /// None once the datanode ends, which wakes the threads that wait for fetches.
     fetches: Mutex<Option<mpsc::Sender<Fetch>>>,
     beating: Stop,
+    /// Has heartbeats sent at once.
+    pub rousing: Rousing,
     others: Mutex<Vec<Stop>>,
     ended: AtomicBool,
     pub config: Config,
@@ -104,6 +107,7 @@ impl Shared {
             waiting: Waiting::default(),
             fetches: Mutex::new(Some(fetches)),
             beating,
+            rousing: Rousing::default(),
             others: Mutex::default(),
             ended: AtomicBool::new(false),
             config: options.config.clone(),
@@ -253,6 +257,11 @@ impl Shared {
     /// Sleeps until the next heartbeat is due; true if the datanode ends.
     pub(super) fn sleep(&self, time: std::time::Duration) -> bool {
         self.beating.sleep(time)
+    }
+
+    /// Has a heartbeat sent at once.
+    pub(super) fn beat(&self) {
+        self.beating.nudge();
     }
 
     /// Registers another thread's stop signal, for the end.

@@ -11,8 +11,8 @@ use strait_flexrpc::{Request, stub::ServiceError};
 use strait_kadoop_core::{
     ChunkId, ClientId, FileId, Identity, Millis, NodeId, Stamp,
     error::{Error, Result},
-    messages::{Answer, Caller, Located, Mutation, NewChunk},
-    namenode::Counting,
+    messages::{Answer, Caller, Located, Mutation, NewChunk, RequestId},
+    namenode::{Counting, Namenode},
 };
 use strait_kadoop_wire::{
     clock::wall,
@@ -387,15 +387,16 @@ impl Shared {
             _ => Vec::new(),
         };
         self.wait_for_datanodes();
-        let answer: Result<Answer> = self.change(|namenode, now| {
-            if self.commit.is_short_of_room() && !namenode.has_answered(request) {
-                return Err(Error::NoSpace);
-            }
-            match begins {
-                true => namenode.mutate_and_begin(caller, request, mutation, &near, now, wall()),
-                false => namenode.mutate(caller, request, mutation, &near, now, wall()),
-            }
-        });
+        let answer = match mutation {
+            Mutation::Delete { path, recursive: true } => self.remove_tree(caller, request, mutation, path),
+            _ => self.change(|namenode, now| {
+                self.demand_room(namenode, request)?;
+                match begins {
+                    true => namenode.mutate_and_begin(caller, request, mutation, &near, now, wall()),
+                    false => namenode.mutate(caller, request, mutation, &near, now, wall()),
+                }
+            }),
+        };
         if let Some(asked) = Asked::of(mutation) {
             let error = match (&answer, mutation) {
                 // No error for the client, but the record must not look like a removal.
@@ -405,6 +406,14 @@ impl Shared {
             self.record(call, caller, asked, error);
         }
         answer
+    }
+
+    /// Refuses a new request if the log's disk is full.
+    pub(super) fn demand_room(&self, namenode: &Namenode, request: RequestId) -> Result<()> {
+        match self.commit.is_short_of_room() && !namenode.has_answered(request) {
+            true => Err(Error::NoSpace),
+            false => Ok(()),
+        }
     }
 
     /// A number for a new client. Without room in the log it gets 0: reading needs no number. A

@@ -1,6 +1,7 @@
 //! Names of the namenode's operations, and subjects of slow calls.
 
 use super::audit::Asked;
+use crate::observed::UNCOUNTED;
 use strait_flexrpc::Request;
 use strait_kadoop_core::messages::Mutation;
 use strait_kadoop_wire::{
@@ -77,6 +78,8 @@ pub(super) fn of_cluster(request: &Request) -> usize {
     match request.procedure.number {
         0 => 0,
         1 | 2 => PROCEDURES.len() + MUTATIONS.len(),
+        // It waits on purpose.
+        3 => UNCOUNTED,
         _ => usize::MAX,
     }
 }

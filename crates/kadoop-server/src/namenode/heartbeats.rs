@@ -8,10 +8,11 @@ use super::{
 use std::{
     net::SocketAddr,
     sync::{Arc, PoisonError},
+    time::Duration,
 };
 use strait_flexrpc::Request;
 use strait_kadoop_core::{
-    ChunkId, NodeId, Stamp,
+    ChunkId, Identity, NodeId, Stamp,
     error::{Error, Result},
     messages::{Change, Heartbeat, Point},
 };
@@ -21,10 +22,13 @@ use strait_kadoop_wire::{
         address_from_wire, beat_from_wire, heartbeat_answer_to_wire, host_to_wire, point_from_wire,
         point_to_wire, text,
     },
-    failure::refuse_for,
+    failure::{refuse, refuse_for},
     system::random,
     wire,
 };
+
+/// Longest time that a datanode's watch is left unanswered.
+const WATCH: Duration = Duration::from_secs(10);
 
 /// The service for datanodes.
 pub(super) struct Heartbeats(pub Arc<Shared>);
@@ -69,6 +73,11 @@ impl wire::KadoopClusterV1Service for Heartbeats {
     fn cl_beat(&self, call: &Request, told: wire::KdBeat<'static>) -> Answered<wire::KdBeatAnswer<'_>> {
         let highest = (ChunkId(told.highest_chunk), Stamp(told.highest_stamp));
         self.0.answer(&told.beat, point_from_wire(&told.seen), highest, call.peer)
+    }
+
+    fn cl_watch(&self, _: &Request, identity: u64, session: u64) -> Answered<bool> {
+        let node = self.0.read().in_session(Identity(identity), session);
+        node.and_then(|node| self.0.watches.wait(node, WATCH)).map_err(refuse)
     }
 }
 

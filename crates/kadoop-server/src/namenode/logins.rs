@@ -118,6 +118,11 @@ fn holder(call: &Request) -> Option<&Credentialed> {
     holder.downcast_ref()
 }
 
+/// The user whose credential the caller has; None if it has the clients' key.
+pub(super) fn user_of(call: &Request) -> Option<&str> {
+    holder(call).map(|holder| holder.granted.user.as_ref())
+}
+
 impl Desk {
     pub(super) fn new(logins: Logins, key: CredentialKey) -> Self {
         Self { logins, key, attempts: Mutex::default() }

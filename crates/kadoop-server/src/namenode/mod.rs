@@ -9,8 +9,11 @@ mod hosts;
 mod logins;
 mod numbers;
 mod refusals;
+mod removal;
 mod roll;
+mod shares;
 mod standings;
+mod watches;
 
 use super::{SLOW_CALL, checkpoints::checkpoint, commit::Commit, observed::Observed};
 use crate::home::{CLUSTER, Home, Role};
@@ -45,6 +48,7 @@ use strait_kadoop_wire::{
     tokens::{TOKEN_MS, TokenKey},
 };
 use strait_telemetry::{AuditLog, Calls};
+use watches::{MAX_WATCHES, Watches};
 
 /// Interval of the core's periodic work.
 const TICK: Duration = Duration::from_secs(1);
@@ -55,7 +59,15 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Longest time between checkpoints, so that a quiet namenode starts as fast as a busy one.
 const CHECKPOINT_MS: Millis = 3_600_000;
 /// Most segments of the log that a start leaves without a checkpoint.
-const MAX_SEGMENTS: usize = 8;
+const MAX_SEGMENTS: usize = 32;
+/// Records after which the smallest namenode makes a checkpoint: a start replays them in some tenths of
+/// a second.
+const LEAST_RECORDS: u64 = 100_000;
+/// Files, directories and chunks in a checkpoint for each record after which it is made: a checkpoint
+/// reads and writes all of them, and mustn't cost more than the records themselves.
+const ITEMS_A_RECORD: u64 = 2;
+/// Time after a start in which no checkpoint begins while datanodes report: clients wait for them.
+const FIRST_MS: Millis = 60_000;
 /// Largest call or answer for clients: a listing of 1,000 names of maximum length, and the chunks
 /// of a file of 4 TiB.
 const CLIENT_PAYLOAD_BYTES: usize = 16 << 20;
@@ -75,8 +87,8 @@ pub struct NamenodeOptions {
     pub key: Key,
     /// Sizes and times of the cluster.
     pub config: Config,
-    /// Number of records after which it makes a checkpoint. A start replays at most so many, a
-    /// million in some seconds.
+    /// Most records after which it makes a checkpoint, and so the most that a start replays: a million
+    /// in some seconds. A namenode with few files makes checkpoints more often.
     pub checkpoint_records: u64,
     /// Lifetime of a chunk's token. Clients request another when they need one.
     pub token_ms: Millis,
@@ -129,6 +141,8 @@ struct Shared {
     refused: Mutex<Refused>,
     /// Calls that wait for the first datanode.
     waiting: AtomicUsize,
+    /// Datanodes that wait for orders.
+    watches: Watches,
     config: Config,
     cluster: u64,
     tokens: TokenKey,
@@ -180,6 +194,7 @@ impl NamenodeServer {
             hosts: RwLock::default(),
             refused: Mutex::default(),
             waiting: AtomicUsize::new(0),
+            watches: Watches::default(),
             config,
             cluster,
             tokens: options.key.for_tokens()?,
@@ -256,6 +271,7 @@ impl NamenodeServer {
 impl Drop for NamenodeServer {
     fn drop(&mut self) {
         self.stop.stop();
+        self.shared.watches.end();
         self.clients.take();
         self.datanodes.take();
         self.threads.join();
@@ -317,6 +333,7 @@ fn serve(options: &NamenodeOptions, shared: &Arc<Shared>) -> io::Result<(Server,
     let datanodes = ServerOptions {
         listen: options.listen_datanodes,
         key: Some(options.key.between_nodes().ok_or_else(short)?),
+        workers: WorkerLimits { most: of.workers.most + MAX_WATCHES, ..of.workers },
         ..of.clone()
     };
     let datanodes = Server::builder(datanodes)
@@ -348,7 +365,10 @@ fn serve(options: &NamenodeOptions, shared: &Arc<Shared>) -> io::Result<(Server,
             KadoopNamenodeV1Server::<()>::PROGRAM,
             KadoopNamenodeV1Server::<()>::VERSION,
             Observed {
-                service: KadoopNamenodeV1Server(answers::Names(Arc::clone(shared))),
+                service: shares::Fair {
+                    service: KadoopNamenodeV1Server(answers::Names(Arc::clone(shared))),
+                    shares: shares::Shares::default(),
+                },
                 calls: Arc::clone(&shared.calls),
                 operation: calls::operation,
                 about: calls::about,
@@ -395,15 +415,17 @@ impl Shared {
         let mut namenode = self.write();
         let answer = change(&mut namenode, self.clock.now());
         self.commit.push(&mut namenode.outbox);
-        let applied = namenode.sequence();
+        let (applied, roused) = (namenode.sequence(), namenode.roused());
         drop(namenode);
+        // Their heartbeats' answers wait for the log, too.
+        self.watches.rouse(roused);
         self.commit.wait(applied)?;
         answer
     }
 
     fn tick(&self, stop: &Stop) {
         let mut roll = Roll::new(self.read().in_safe_mode());
-        while !stop.sleep(TICK) {
+        while !stop.sleep(self.until_tick()) {
             let ticked = self.change(|namenode, now| {
                 namenode.set_short_of_room(self.commit.is_short_of_room());
                 namenode.tick(now);
@@ -416,6 +438,12 @@ impl Shared {
         }
     }
 
+    /// Time until the next tick is due: the copies of a dead datanode's chunks begin at once.
+    fn until_tick(&self) -> Duration {
+        let left = self.read().next_death().map(|at| at.saturating_sub(self.clock.now()));
+        left.map_or(TICK, |left| TICK.min(Duration::from_millis(left.max(1))))
+    }
+
     /// Frees inodes of removed trees, for as long as a tick. Requests take their turns in between.
     fn sweep(&self, stop: &Stop) {
         let until = self.clock.now() + TICK.as_millis() as Millis;
@@ -426,7 +454,8 @@ impl Shared {
     }
 
     fn checkpoints(&self, disk: &RealDisk, records: u64, stop: &Stop) {
-        let mut last = self.clock.now();
+        let begun = self.clock.now();
+        let mut last = begun;
         // Each start leaves a preallocated segment behind, however few records it holds.
         let mut many = strait_kadoop_core::disk::Disk::list(disk)
             .is_ok_and(|names| log::segments(&names).len() > MAX_SEGMENTS);
@@ -434,6 +463,15 @@ impl Shared {
             self.commit.look_for_room();
             self.commit.sync_mark();
             let written = self.commit.records();
+            let (items, safe_mode) = {
+                let namenode = self.read();
+                let state = namenode.state();
+                ((state.inodes.count() + state.chunks.len()) as u64, namenode.in_safe_mode())
+            };
+            if safe_mode && self.clock.now() < begun + FIRST_MS {
+                continue;
+            }
+            let records = records.min(LEAST_RECORDS.max(items / ITEMS_A_RECORD));
             let due = self.clock.now().saturating_sub(last) >= CHECKPOINT_MS && written > 0;
             if written < records && !due && !std::mem::take(&mut many) {
                 continue;

@@ -23,7 +23,8 @@ const MAX_REFUSED: usize = 1_000;
 /// A datanode is listed so long after its last refusal. One that an operator may admit stays listed,
 /// since the namenode may wait for that decision.
 const LISTED_MS: Millis = 3_600_000;
-/// How long a change waits for the first datanode after a start. Datanodes call five times a second.
+/// How long a change waits for the first datanode after a start. Datanodes call
+/// several times a second.
 const PATIENCE: Duration = Duration::from_secs(3);
 const LOOK: Duration = Duration::from_millis(10);
 /// Most calls that wait so. Each holds a worker.

@@ -25,6 +25,10 @@ pub const ALONE: &[Fault] = &[
     Fault::DurableOnce,
     // It takes a lost machine, and another that has restarted without the chunk.
     Fault::GoneAwaited,
+    // All users here have all rights.
+    Fault::SurveyedOnce,
+    // A heartbeat brings the same orders, only later.
+    Fault::NobodyRoused,
     Fault::OldFlushBelieved,
     Fault::PlaceTrusted,
     Fault::SealTrusted,

@@ -58,6 +58,8 @@ pub enum Event {
     Step(Host, u64),
     Wake(Host, u64),
     Renew(Host, u64),
+    /// The namenode has orders for a datanode.
+    Rouse(Host, u64),
     /// A datanode continues a write whose bytes are being put in their place, or a seal.
     Place(Host, u64, u64),
     Seal(Host, u64, u64),
@@ -176,6 +178,8 @@ pub struct World {
     /// Whether clients join files. The schedules of all other seeds stay as they were before clients
     /// could, with the faults that they notice.
     pub joins: bool,
+    /// Whether the namenode rouses datanodes: in a few seeds, for the same reason.
+    pub rouses: bool,
     /// The last record that the namenode has surely on disk.
     pub logged: u64,
     /// Whether the namenode couldn't read a checkpoint when it started.
@@ -287,6 +291,7 @@ impl World {
             losses: Losses::new(seed),
             racks: Racks::new(seed),
             joins: seed % 11 == 5,
+            rouses: seed % 17 == 16,
             logged: 0,
             unreadable: false,
             moment: None,
@@ -362,6 +367,7 @@ impl World {
             | Event::Step(host, life)
             | Event::Wake(host, life)
             | Event::Renew(host, life)
+            | Event::Rouse(host, life)
             | Event::Place(host, life, _)
             | Event::Seal(host, life, _)
                 if self.lives[host] != life => {}
@@ -382,6 +388,10 @@ impl World {
             Event::Renew(host, life) => match self.stalled(host) {
                 Some(until) => self.at(until, Event::Renew(host, life)),
                 None => self.renew_leases(host),
+            },
+            Event::Rouse(host, life) => match self.stalled(host) {
+                Some(until) => self.at(until, Event::Rouse(host, life)),
+                None => self.beat(host),
             },
             // The operator doesn't want anything else to happen now.
             Event::Trouble | Event::Operate | Event::Syncs | Event::Outage | Event::Swap
@@ -430,13 +440,25 @@ impl World {
         let (namenode, journal) = self.namenode.as_mut()?;
         let answer = ask(namenode);
         namenode.outbox.drain(..).for_each(|transaction| journal.push(transaction.encode()));
+        let roused = if self.rouses { namenode.roused() } else { BTreeSet::new() };
         if journal.commit().is_err() {
             self.on_log_failed();
             return None;
         }
         self.logged = namenode.sequence();
+        roused.into_iter().for_each(|node| self.rouse(node));
         self.watch_kept();
         Some(answer)
+    }
+
+    /// Has a datanode send a heartbeat soon, unless the network loses that.
+    fn rouse(&mut self, node: NodeId) {
+        for host in self.host_of(node) {
+            if !(self.cut.contains(&(NAMENODE, host)) || self.lossy && self.random.one_in(4)) {
+                let pause = 1 + self.random.below(20);
+                self.at(self.now + pause, Event::Rouse(host, self.lives[host]));
+            }
+        }
     }
 
     /// Ends the namenode. If the power is still on, its machine keeps running.
