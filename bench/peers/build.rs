@@ -1,12 +1,22 @@
 //! The reading half of Strait's interface, for volo: the messages of
 //! idl/dfs.thrift, with a service of what a client needs to read a file.
 
-use std::env;
 use std::error::Error;
-use std::path::PathBuf;
 
-const IDL: &str = "../../idl/dfs.thrift";
-const SERVICE: &str = "
+fn main() -> Result<(), Box<dyn Error>> {
+    #[cfg(feature = "volo")]
+    reading::generate()?;
+    Ok(())
+}
+
+#[cfg(feature = "volo")]
+mod reading {
+    use std::env;
+    use std::error::Error;
+    use std::path::PathBuf;
+
+    const IDL: &str = "../../idl/dfs.thrift";
+    const SERVICE: &str = "
 service Reading {
   OpenSessionReply openSession(1: OpenSessionRequest request),
   CloseSessionReply closeSession(1: CloseSessionRequest request),
@@ -16,20 +26,21 @@ service Reading {
 }
 ";
 
-fn main() -> Result<(), Box<dyn Error>> {
-    println!("cargo::rerun-if-changed={IDL}");
-    let idl = PathBuf::from(env::var("OUT_DIR")?).join("reading.thrift");
-    std::fs::write(&idl, without_services(&std::fs::read_to_string(IDL)?) + SERVICE)?;
-    volo_build::Builder::thrift().add_service(&idl).write()?;
-    Ok(())
-}
-
-/// Its services hold no braces of their own.
-fn without_services(text: &str) -> String {
-    let mut pieces = text.split("\nservice ");
-    let mut rest = pieces.next().unwrap_or_default().to_owned();
-    for piece in pieces {
-        rest.push_str(piece.split_once("\n}").map_or("", |(_, after)| after));
+    pub fn generate() -> Result<(), Box<dyn Error>> {
+        println!("cargo::rerun-if-changed={IDL}");
+        let idl = PathBuf::from(env::var("OUT_DIR")?).join("reading.thrift");
+        std::fs::write(&idl, without_services(&std::fs::read_to_string(IDL)?) + SERVICE)?;
+        volo_build::Builder::thrift().add_service(&idl).write()?;
+        Ok(())
     }
-    rest
+
+    /// Its services hold no braces of their own.
+    fn without_services(text: &str) -> String {
+        let mut pieces = text.split("\nservice ");
+        let mut rest = pieces.next().unwrap_or_default().to_owned();
+        for piece in pieces {
+            rest.push_str(piece.split_once("\n}").map_or("", |(_, after)| after));
+        }
+        rest
+    }
 }

@@ -58,7 +58,7 @@ impl Programs {
         let java_home = java_home()?;
         seconds(
             Command::new("cargo")
-                .args(["build", "--quiet", "--release", "--locked"])
+                .args(["build", "--quiet", "--release", "--locked", "--all-features"])
                 .args(["--manifest-path", "bench/peers/Cargo.toml", "--target-dir"])
                 .arg(&peers)
                 .env("JAVA_HOME", &java_home),

@@ -123,12 +123,19 @@ impl Drop for Running {
 
 /// CPU seconds that a process has used so far, in steps of 1/100.
 pub fn cpu_seconds(pid: u32) -> Result<f64> {
+    cpu_parts(pid).map(|[user, system]| user + system)
+}
+
+/// The same, in user mode and in the kernel. The kernel samples the parts, and measures only their sum.
+pub fn cpu_parts(pid: u32) -> Result<[f64; 2]> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
     // Fields 14 and 15. The second field is a name in brackets that may contain anything.
-    let fields = text.rsplit(')').next().unwrap_or_default();
-    let ticks = fields.split_whitespace().skip(11).take(2).map(str::parse::<u64>);
-    let sum = ticks.sum::<std::result::Result<u64, _>>()?;
-    Ok(sum as f64 / rustix::param::clock_ticks_per_second() as f64)
+    let mut fields = text.rsplit(')').next().unwrap_or_default().split_whitespace().skip(11);
+    let mut next = || -> Result<f64> {
+        let ticks: u64 = fields.next().ok_or("too few fields in /proc/PID/stat")?.parse()?;
+        Ok(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
+    };
+    Ok([next()?, next()?])
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use crate::kadoop::data_directory;
 use crate::pairs::Sample;
 use crate::programs::{hdfs_native_orders, hdfs_orders, libhdfs_orders};
 use crate::report::{Better, Row};
-use crate::stages::cpu_seconds;
+use crate::stages::cpu_parts;
 use adapter::Adapter;
 pub use adapter::follow_orders;
 use std::io::{BufRead, BufReader, Write};
@@ -137,11 +137,13 @@ impl Client for Through {
     }
 }
 
-/// Figures of one client at one work, and seconds of processor time.
+/// Figures of one client at one work, and seconds of processor time of its processes alone.
 #[derive(Default, Clone)]
 struct Figures {
     values: Vec<f64>,
     processor: Vec<f64>,
+    /// Its part in the kernel.
+    system: Vec<f64>,
 }
 
 pub fn run() -> Result<Vec<Row>> {
@@ -176,10 +178,19 @@ pub fn run() -> Result<Vec<Row>> {
                 let before = processor(client.as_ref())?;
                 let value = client.measure(work, &path).map_err(|error| format!("{name}: {error}"))?;
                 if round > 0 {
-                    figures[at].processor.push(processor(client.as_ref())? - before);
+                    let [user, system] = processor(client.as_ref())?;
+                    figures[at].processor.push(user + system - before[0] - before[1]);
+                    figures[at].system.push(system - before[1]);
                     figures[at].values.push(value);
                 }
                 clear(&hdfs)?;
+            }
+        }
+        if round == 0 {
+            println!("processor time of the start, of a JVM too, and of the first round:");
+            for (name, client) in &clients {
+                let [user, system] = processor(client.as_ref())?;
+                println!("  {name:<16} {:>6.2} s", user + system);
             }
         }
     }
@@ -217,8 +228,12 @@ fn is_chosen(variable: &str, name: &str) -> bool {
     std::env::var(variable).map_or(true, |chosen| chosen.split(';').any(|part| name.contains(part)))
 }
 
-fn processor(client: &dyn Client) -> Result<f64> {
-    client.processes().into_iter().map(cpu_seconds).sum()
+/// Processor time so far, in user mode and in the kernel.
+fn processor(client: &dyn Client) -> Result<[f64; 2]> {
+    client.processes().into_iter().try_fold([0.0, 0.0], |[user, system], process| {
+        let [more_user, more_system] = cpu_parts(process)?;
+        Ok([user + more_user, system + more_system])
+    })
 }
 
 /// Removes what was written, so that the data fits into memory.
@@ -248,11 +263,12 @@ fn row(work: &Work, names: &[&str], figures: &[Figures]) -> Row {
         let cpu = ours.processor.iter().zip(&figures.processor).map(|(ours, theirs)| ours / theirs);
         println!(
             "  {name:<16} {:>10.2} {unit:<8} the adapter is {:>6.2} times as fast, with {:>5.2} of its {:.2} s of \
-             processor time",
+             processor time, {:.2} s of them in the kernel",
             Sample::new(figures.values.clone()).median(),
             Sample::new(times.collect()).median(),
             Sample::new(cpu.collect()).median(),
             Sample::new(figures.processor.clone()).median(),
+            Sample::new(figures.system.clone()).median(),
         );
     }
     let sample = Sample::new(ours.values.clone());

@@ -1,10 +1,12 @@
 //! HDFS's checksum of a file, combined from its blocks' checksums, which datanodes compute. The
-//! same bytes as `hdfs dfs -checksum` prints with the same `dfs.checksum.combine.mode`.
+//! same bytes as `hdfs dfs -checksum` prints with the same `dfs.checksum.combine.mode`. And the checksums
+//! of chunks.
 
 use super::blocks::Block;
 use super::config::ChecksumMode;
 use super::shared::Shared;
 use super::wire::{LocatedBlocks, OpBlockChecksumResponse, block_checksum_type, crc_type};
+use crc_fast::CrcAlgorithm::{Crc32Iscsi, Crc32IsoHdlc};
 use futures::stream::{self, StreamExt, TryStreamExt};
 use md5::{Digest, Md5};
 use strait_store::Checksum;
@@ -17,6 +19,16 @@ const MD5_BYTES: usize = 16;
 /// Hadoop digests its whole buffer, beyond its contents: the blocks' MD5s and zeroes up to the
 /// buffer's capacity, which begins at 32 and doubles.
 const FIRST_BUFFER_BYTES: usize = 32;
+
+/// CRC-32C of a chunk. At 512 bytes `crc-fast` takes 0.03 s for 1 GiB, a third of `crc32c`'s time.
+pub(super) fn crc32c(chunk: &[u8]) -> u32 {
+    crc_fast::checksum(Crc32Iscsi, chunk) as u32
+}
+
+/// CRC-32 of a chunk.
+pub(super) fn crc32(chunk: &[u8]) -> u32 {
+    crc_fast::checksum(Crc32IsoHdlc, chunk) as u32
+}
 
 /// The checksum of a closed file.
 pub(super) async fn of_file(shared: &Shared, user: &str, path: &str) -> Result<Checksum> {
@@ -57,8 +69,8 @@ fn compose(blocks: &[(u64, OpBlockChecksumResponse)]) -> Result<Checksum> {
         if block.crc_type != crc_type::CRC32C || block.crc_type != first.crc_type {
             return fail(ErrorKind::Unsupported, "a composite CRC of chunks whose checksums aren't CRC-32C");
         }
-        let length = usize::try_from(*length).map_err(|_| strange("are of impossible lengths"))?;
-        crc = crc32c::crc32c_combine(crc, u32::from_be_bytes(value), length);
+        let next = u32::from_be_bytes(value);
+        crc = crc_fast::checksum_combine(Crc32Iscsi, crc.into(), next.into(), *length) as u32;
     }
     Ok(crc::checksum(crc))
 }

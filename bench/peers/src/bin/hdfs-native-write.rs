@@ -2,11 +2,11 @@
 //! asks and answers with a line: the figure of it. The orders are those of writing in
 //! `HdfsOrders.java`.
 
-use futures::future::try_join_all;
 use hdfs_native::{Client, ClientBuilder, WriteOptions};
 use std::time::Instant;
+use tokio::task::JoinSet;
 
-type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 const PIECE_BYTES: usize = 1 << 20;
 const FILE_BYTES: usize = 4_096;
@@ -15,27 +15,25 @@ const APPEND_BYTES: usize = 100;
 fn main() -> Result<()> {
     let uri = std::env::args().nth(1).ok_or("usage: hdfs-native-write URI")?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let client = ClientBuilder::new().with_url(uri).build()?;
-        for line in std::io::stdin().lines() {
-            let line = line?;
-            let order: Vec<&str> = line.split(' ').collect();
-            let figure = match order[..] {
-                ["write", path, mib, replication, _] => {
-                    write(&client, path, mib.parse()?, replication.parse()?).await
-                }
-                ["small-files", path, count] => small_files(&client, path, count.parse()?).await,
-                ["files", path, count, writers] => {
-                    files(&client, path, count.parse()?, writers.parse()?).await
-                }
-                // It has no hflush.
-                ["flushes", path, count, _] => flushes(&client, path, count.parse()?).await,
-                _ => Err(format!("no order {line:?}").into()),
-            };
-            println!("{}", figure?);
-        }
-        Ok(())
-    })
+    let client = runtime.block_on(async { ClientBuilder::new().with_url(uri).build() })?;
+    for line in std::io::stdin().lines() {
+        let (client, line) = (client.clone(), line?);
+        // In a task, as the adapter's work.
+        let followed = runtime.spawn(async move { follow(&client, &line).await });
+        println!("{}", runtime.block_on(followed)??);
+    }
+    Ok(())
+}
+
+async fn follow(client: &Client, line: &str) -> Result<f64> {
+    match line.split(' ').collect::<Vec<_>>()[..] {
+        ["write", path, mib, replication, _] => write(client, path, mib.parse()?, replication.parse()?).await,
+        ["small-files", path, count] => small_files(client, path, count.parse()?).await,
+        ["files", path, count, writers] => files(client, path, count.parse()?, writers.parse()?).await,
+        // It has no hflush.
+        ["flushes", path, count, _] => flushes(client, path, count.parse()?).await,
+        _ => Err(format!("no order {line:?}").into()),
+    }
 }
 
 fn options(replication: u32) -> WriteOptions {
@@ -73,13 +71,17 @@ async fn small_files(client: &Client, path: &str, count: usize) -> Result<f64> {
 async fn files(client: &Client, path: &str, count: usize, writers: usize) -> Result<f64> {
     static CONTENT: [u8; FILE_BYTES] = [7; FILE_BYTES];
     let begin = Instant::now();
-    try_join_all((0..writers).map(|writer| async move {
-        for at in (writer..count).step_by(writers) {
-            create(client, &format!("{path}/{at}"), &CONTENT).await?;
-        }
-        Ok::<_, Box<dyn std::error::Error>>(())
-    }))
-    .await?;
+    let mut tasks = JoinSet::new();
+    for writer in 0..writers {
+        let (client, path) = (client.clone(), path.to_owned());
+        tasks.spawn(async move {
+            for at in (writer..count).step_by(writers) {
+                create(&client, &format!("{path}/{at}"), &CONTENT).await?;
+            }
+            Ok(())
+        });
+    }
+    tasks.join_all().await.into_iter().collect::<Result<()>>()?;
     Ok(count as f64 / begin.elapsed().as_secs_f64())
 }
 

@@ -1,6 +1,6 @@
 //! `libhdfs-write HOST PORT [NAME=VALUE…]`: HDFS's C library with these properties, which runs a JVM
-//! inside. It does what each line of its input asks and answers with a line: the figure of it. The orders are those of writing in
-//! `HdfsOrders.java`.
+//! inside. It does what each line of its input asks and answers with a line: the figure of it. The
+//! orders are those of writing in `HdfsOrders.java`.
 
 use hdfs_sys::{hdfsBuilderConfSetStr, hdfsBuilderConnect, hdfsBuilderSetNameNode};
 use hdfs_sys::{hdfsBuilderSetNameNodePort, hdfsCloseFile, hdfsFS, hdfsFile, hdfsHFlush, hdfsHSync};

@@ -15,6 +15,9 @@ use strait_testkit::{MiniHdfs, Network, Options, http_request, spawn_bound, wait
 
 /// A writer stalls for more than a minute after a link was pulled.
 const WHOLE_DEADLINE: Duration = Duration::from_secs(180);
+/// A namenode may order a copy to the lost datanode before it knows of the loss. It orders the next one after
+/// so many seconds, 300 by default.
+const REPEAT_COPIES: (&str, &str) = ("dfs.namenode.reconstruction.pending.timeout-sec", "10");
 const NAMESYSTEM: &str = "/jmx?qry=Hadoop:service=NameNode,name=FSNamesystemState";
 
 /// A client of HDFS.
@@ -76,7 +79,7 @@ impl HdfsRack {
         let cluster = MiniHdfs::start_own(&Options {
             datanodes: DATANODES,
             replication: usize::from(REPLICATION),
-            properties: PROPERTIES.to_vec(),
+            properties: [&PROPERTIES[..], &[REPEAT_COPIES]].concat(),
             hosts: network.hosts()[NAMENODE..].to_vec(),
             parent: Some(data_directory()),
             jvm_flags: JVM_FLAGS.to_vec(),

@@ -4,12 +4,12 @@ use super::{Client, Work};
 use crate::Result;
 use crate::pairs::Sample;
 use bytes::Bytes;
-use futures::future::try_join_all;
 use std::sync::Arc;
 use std::time::Instant;
-use strait_store::{CreateOptions, FileSystem, Principal, StorePath, StoreUri};
+use strait_store::{CreateOptions, FileSystem, FileWriter, Principal, StorePath, StoreUri};
 use strait_store_any::OpenOptions;
 use tokio::runtime::Runtime;
+use tokio::task::JoinSet;
 
 const PIECE_BYTES: usize = 1 << 20;
 const SMALL: &[u8] = b"12345";
@@ -19,6 +19,11 @@ const APPEND_BYTES: usize = 100;
 /// An open store.
 pub struct Adapter {
     runtime: Runtime,
+    files: Files,
+}
+
+#[derive(Clone)]
+struct Files {
     store: Arc<dyn FileSystem>,
     user: Principal,
 }
@@ -29,22 +34,25 @@ impl Adapter {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let store =
             runtime.block_on(strait_store_any::open(&StoreUri::parse(uri)?, &OpenOptions::default()))?;
-        Ok(Self { runtime, store, user: Principal::new(&strait_testkit::current_user()) })
+        let user = Principal::new(&strait_testkit::current_user());
+        Ok(Self { runtime, files: Files { store, user } })
     }
+}
 
-    async fn create(&self, path: &str, content: Bytes, replication: u16) -> Result<()> {
+impl Files {
+    async fn create(&self, path: &str, content: Bytes, replication: u16) -> strait_store::Result<()> {
         let mut writer = self.open(path, replication).await?;
         writer.append(content).await?;
         writer.close().await?;
         Ok(())
     }
 
-    async fn open(&self, path: &str, replication: u16) -> Result<Box<dyn strait_store::FileWriter>> {
+    async fn open(&self, path: &str, replication: u16) -> strait_store::Result<Box<dyn FileWriter>> {
         let options = CreateOptions { replication: Some(replication), ..CreateOptions::default() };
-        Ok(self.store.create(&self.user, &StorePath::parse(path)?, &options).await?)
+        self.store.create(&self.user, &StorePath::parse(path)?, &options).await
     }
 
-    async fn write(&self, path: &str, mib: usize, replication: u16) -> Result<f64> {
+    async fn write(&self, path: &str, mib: usize, replication: u16) -> strait_store::Result<f64> {
         let piece: Bytes = (0..PIECE_BYTES).map(|at| ((at * 37) >> 3) as u8).collect();
         let begin = Instant::now();
         let mut writer = self.open(path, replication).await?;
@@ -77,7 +85,7 @@ impl Adapter {
         Ok(longest)
     }
 
-    async fn small_files(&self, path: &str, count: usize) -> Result<f64> {
+    async fn small_files(&self, path: &str, count: usize) -> strait_store::Result<f64> {
         let mut times = Vec::with_capacity(count);
         for at in 0..count {
             let begin = Instant::now();
@@ -87,23 +95,25 @@ impl Adapter {
         Ok(Sample::new(times).median())
     }
 
-    async fn files(&self, path: &str, count: usize, writers: usize) -> Result<f64> {
-        let content = Bytes::from(vec![7; FILE_BYTES]);
+    /// Each writer is a task.
+    async fn files(&self, path: &str, count: usize, writers: usize) -> strait_store::Result<f64> {
         let begin = Instant::now();
-        let writer = |writer: usize| {
-            let content = content.clone();
-            async move {
+        let mut tasks = JoinSet::new();
+        for writer in 0..writers {
+            let (files, path) = (self.clone(), path.to_owned());
+            tasks.spawn(async move {
+                let content = Bytes::from(vec![7; FILE_BYTES]);
                 for at in (writer..count).step_by(writers) {
-                    self.create(&format!("{path}/{at}"), content.clone(), 1).await?;
+                    files.create(&format!("{path}/{at}"), content.clone(), 1).await?;
                 }
-                Ok::<_, Box<dyn std::error::Error>>(())
-            }
-        };
-        try_join_all((0..writers).map(writer)).await?;
+                Ok(())
+            });
+        }
+        tasks.join_all().await.into_iter().collect::<strait_store::Result<()>>()?;
         Ok(count as f64 / begin.elapsed().as_secs_f64())
     }
 
-    async fn flushes(&self, path: &str, count: usize, sync: bool) -> Result<f64> {
+    async fn flushes(&self, path: &str, count: usize, sync: bool) -> strait_store::Result<f64> {
         let piece = Bytes::from(vec![7; APPEND_BYTES]);
         let mut writer = self.open(path, 3).await?;
         let mut times = Vec::with_capacity(count);
@@ -132,7 +142,7 @@ pub fn follow_orders(uri: &str) -> Result<()> {
         let ["write-and-tell", path, mib, replication] = order[..] else {
             return Err(format!("no order {line:?}").into());
         };
-        let writing = adapter.write_and_tell(path, mib.parse()?, replication.parse()?);
+        let writing = adapter.files.write_and_tell(path, mib.parse()?, replication.parse()?);
         println!("{}", adapter.runtime.block_on(writing)?);
     }
     Ok(())
@@ -140,14 +150,18 @@ pub fn follow_orders(uri: &str) -> Result<()> {
 
 impl Client for Adapter {
     fn measure(&mut self, work: &Work, path: &str) -> Result<f64> {
-        self.runtime.block_on(async {
-            match *work {
-                Work::Write { mib, replication } => self.write(path, mib, replication).await,
-                Work::SmallFiles { count } => self.small_files(path, count).await,
-                Work::Files { count, writers } => self.files(path, count, writers).await,
-                Work::Flushes { count, sync } => self.flushes(path, count, sync).await,
+        let (files, work, path) = (self.files.clone(), work.clone(), path.to_owned());
+        // In a task, as all of a gateway's work: the runtime's own thread is none of its workers, and would
+        // be woken for each wait.
+        let measured = self.runtime.spawn(async move {
+            match work {
+                Work::Write { mib, replication } => files.write(&path, mib, replication).await,
+                Work::SmallFiles { count } => files.small_files(&path, count).await,
+                Work::Files { count, writers } => files.files(&path, count, writers).await,
+                Work::Flushes { count, sync } => files.flushes(&path, count, sync).await,
             }
-        })
+        });
+        Ok(self.runtime.block_on(measured)??)
     }
 
     fn processes(&self) -> Vec<u32> {

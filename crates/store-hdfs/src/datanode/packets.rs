@@ -10,6 +10,7 @@
 //! Data goes from the socket directly to the caller's buffer, and is checked there. The head of the
 //! next packet arrives with the same read, so a few hundred bytes have to be moved.
 
+use super::super::checksum::{crc32, crc32c};
 use super::super::wire::{PacketHeader, ReadOpChecksumInfo, crc_type};
 use super::transfer::{OPERATION_TIMEOUT, damaged, receive_some, strange};
 use bytes::{Buf, Bytes, BytesMut};
@@ -225,8 +226,8 @@ impl Checksums {
     fn new(info: &ReadOpChecksumInfo) -> io::Result<Self> {
         let algorithm: Option<fn(&[u8]) -> u32> = match info.checksum.crc_type {
             crc_type::NULL => None,
-            crc_type::CRC32 => Some(crc32fast::hash),
-            crc_type::CRC32C => Some(crc32c::crc32c),
+            crc_type::CRC32 => Some(crc32),
+            crc_type::CRC32C => Some(crc32c),
             other => return Err(strange(&format!("checksum type {other}"))),
         };
         let chunk_bytes = info.checksum.bytes_per_crc as usize;

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! block:   chunks of `chunk_bytes`, each with a checksum; the last may be shorter
-//! packet:  whole chunks, one at least, up to `packet_bytes`; ends within a chunk only at a flush or the
-//!          block's end
+//! packet:  whole chunks, one at least, up to `packet_bytes`, or `most_packet_bytes` if one append has them;
+//!          ends within a chunk only at a flush or the block's end
 //! ```
 //!
 //! A flush within a chunk sends a part of it. The next packet begins at that chunk's start and sends
@@ -12,6 +12,7 @@
 //! Such a packet ends with that chunk, and the datanode computes the checksum
 //! (`BlockReceiver.receivePacket`).
 
+use super::super::checksum::{crc32, crc32c};
 use super::super::wire::{ChecksumKind, crc_type};
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -21,7 +22,10 @@ const CHECKSUM_BYTES: usize = 4;
 #[derive(Debug, Clone)]
 pub struct Sizes {
     pub block_bytes: u64,
+    /// Of a packet that is gathered from small appends.
     pub packet_bytes: usize,
+    /// Of a packet that is a part of a large append.
+    pub most_packet_bytes: usize,
     pub checksum: ChecksumKind,
 }
 
@@ -84,7 +88,7 @@ impl Cutter {
     /// Takes bytes from the front of `data` until a packet is full, and returns that packet. None if
     /// all of them are pending now. The block must not be full.
     pub fn push(&mut self, data: &mut Bytes) -> Option<Piece> {
-        let room = self.limit() - self.pending.len();
+        let room = self.limit(data.len()) - self.pending.len();
         if data.len() < room {
             self.pending.extend_from_slice(data);
             data.clear();
@@ -107,15 +111,18 @@ impl Cutter {
         Some(self.cut(data))
     }
 
-    /// Length at which a packet that begins at `offset` is full.
-    fn limit(&self) -> usize {
+    /// Length at which a packet that begins at `offset` is full, if an append has `available` bytes.
+    fn limit(&self, available: usize) -> usize {
+        let Sizes { block_bytes, packet_bytes, most_packet_bytes, .. } = self.sizes;
         let chunk = self.chunk_bytes();
-        let block_rest = self.sizes.block_bytes - self.offset;
+        // Without a copy, since no byte is pending.
+        let is_large = self.pending.is_empty() && available > packet_bytes;
+        let wanted = if is_large { available.min(most_packet_bytes) } else { packet_bytes };
         let most = match (self.offset % chunk as u64) as usize {
-            0 => (self.sizes.packet_bytes / chunk).max(1) * chunk,
+            0 => (wanted / chunk).max(1) * chunk,
             past => chunk - past,
         };
-        most.min(usize::try_from(block_rest).unwrap_or(usize::MAX))
+        most.min(usize::try_from(block_bytes - self.offset).unwrap_or(usize::MAX))
     }
 
     /// All of `data`, at `offset`, as a packet. Keeps the start of a chunk for the next one.
@@ -135,8 +142,8 @@ impl Cutter {
         let chunks = data.chunks(self.chunk_bytes());
         let mut sums = BytesMut::with_capacity(chunks.len() * CHECKSUM_BYTES);
         match self.sizes.checksum.crc_type {
-            crc_type::CRC32C => chunks.for_each(|chunk| sums.put_u32(crc32c::crc32c(chunk))),
-            crc_type::CRC32 => chunks.for_each(|chunk| sums.put_u32(crc32fast::hash(chunk))),
+            crc_type::CRC32C => chunks.for_each(|chunk| sums.put_u32(crc32c(chunk))),
+            crc_type::CRC32 => chunks.for_each(|chunk| sums.put_u32(crc32(chunk))),
             _ => {}
         }
         sums.freeze()
@@ -154,9 +161,9 @@ mod tests {
 
     const CHUNK: u64 = 8;
 
-    fn sizes(block_bytes: u64, packet_bytes: usize) -> Sizes {
+    fn sizes(block_bytes: u64, packet_bytes: usize, most_packet_bytes: usize) -> Sizes {
         let checksum = ChecksumKind { crc_type: crc_type::CRC32C, bytes_per_crc: CHUNK as u32 };
-        Sizes { block_bytes, packet_bytes, checksum }
+        Sizes { block_bytes, packet_bytes, most_packet_bytes, checksum }
     }
 
     /// A datanode's replica, with the datanode's rules for packets.
@@ -179,11 +186,13 @@ mod tests {
         fn any_appends_and_flushes_become_the_same_blocks(
             block_bytes in 1u64..100,
             packet_bytes in 1usize..64,
+            more_bytes in 0usize..100,
             begin in 0u64..100,
             steps in proptest::collection::vec((0usize..200, any::<bool>()), 0..30),
         ) {
             let begin = begin % block_bytes;
-            let mut cutter = Cutter::new(sizes(block_bytes, packet_bytes), begin);
+            let most_packet_bytes = packet_bytes + more_bytes;
+            let mut cutter = Cutter::new(sizes(block_bytes, packet_bytes, most_packet_bytes), begin);
             let mut blocks = vec![vec![0; begin as usize]];
             let mut due = vec![0; begin as usize];
             for (length, flush) in steps {
@@ -191,7 +200,7 @@ mod tests {
                 due.extend_from_slice(&data);
                 while !data.is_empty() {
                     let Some(piece) = cutter.push(&mut data) else { break };
-                    prop_assert!(piece.data.len() <= packet_bytes.max(CHUNK as usize));
+                    prop_assert!(piece.data.len() <= most_packet_bytes.max(CHUNK as usize));
                     receive(blocks.last_mut().unwrap(), &piece);
                     if cutter.is_full() {
                         prop_assert_eq!(blocks.last().unwrap().len() as u64, block_bytes);

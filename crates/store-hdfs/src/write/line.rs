@@ -16,8 +16,26 @@ pub struct Line {
     state: Mutex<State>,
     /// There may be a packet to send.
     to_streamer: Notify,
-    /// A packet was acknowledged, or all failed.
+    /// The writer's wait has ended.
     to_writer: Notify,
+}
+
+/// The end of a writer's wait. Most acknowledgements don't bring it, and would wake the writer in vain.
+#[derive(Debug, Clone, Copy)]
+enum Wait {
+    /// Less than [`WINDOW_BYTES`] are on their way.
+    Room,
+    /// The packet, and all before it, are acknowledged.
+    Acked(Option<i64>),
+}
+
+impl Wait {
+    fn is_over(self, queue: &Queue) -> bool {
+        match self {
+            Self::Room => queue.bytes() < WINDOW_BYTES,
+            Self::Acked(sequence) => queue.is_acked(sequence),
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -32,6 +50,8 @@ struct State {
     /// The present block was flushed.
     is_flushed: bool,
     failure: Option<Error>,
+    /// The writer waits for it.
+    wait: Option<Wait>,
     /// Acknowledgements since the last look.
     acks: u64,
 }
@@ -76,8 +96,12 @@ impl Line {
             block.num_bytes = block.num_bytes.max(packet.piece.end());
         }
         let may_end = state.queue.is_all_acked();
+        let State { wait, queue, .. } = &mut *state;
+        let ends_wait = wait.take_if(|wait| wait.is_over(queue)).is_some();
         drop(state);
-        self.to_writer.notify_one();
+        if ends_wait {
+            self.to_writer.notify_one();
+        }
         if may_end {
             // The end of the block may be next.
             self.to_streamer.notify_one();
@@ -147,25 +171,26 @@ impl Line {
 
     /// Waits until less than [`WINDOW_BYTES`] are on their way.
     pub async fn room(&self) -> Result<()> {
-        self.wait(|queue| queue.bytes() < WINDOW_BYTES).await
+        self.wait(Wait::Room).await
     }
 
     /// Waits until all packets are acknowledged.
     pub async fn all_acked(&self) -> Result<()> {
         let last = self.lock().queue.last_queued();
-        self.wait(|queue| queue.is_acked(last)).await
+        self.wait(Wait::Acked(last)).await
     }
 
-    async fn wait(&self, is_done: impl Fn(&Queue) -> bool) -> Result<()> {
+    async fn wait(&self, wait: Wait) -> Result<()> {
         loop {
             {
-                let state = self.lock();
+                let mut state = self.lock();
                 if let Some(error) = &state.failure {
                     return Err(error.again());
                 }
-                if is_done(&state.queue) {
+                if wait.is_over(&state.queue) {
                     return Ok(());
                 }
+                state.wait = Some(wait);
             }
             self.to_writer.notified().await;
         }

@@ -21,9 +21,12 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-/// Data bytes of a packet. Java's has 64,512; with 64 KiB, whole chunks of a gateway's clients need
-/// no copy.
+/// Data bytes of a packet that is gathered from small appends. Java's has 64,512; with 64 KiB, whole chunks
+/// of a gateway's clients need no copy.
 const PACKET_BYTES: usize = 64 << 10;
+/// Data bytes of a packet that is a part of a large append. Fewer packets mean fewer acknowledgements,
+/// each of which wakes every datanode and the client. A datanode has memory for a packet of each writer.
+const MOST_PACKET_BYTES: usize = 256 << 10;
 
 /// Time in which a dropped writer's file is closed in order: its pipeline is usually fine. After it,
 /// the namenode closes the file.
@@ -76,7 +79,12 @@ impl DatanodesWriter {
     ) -> Self {
         let settings = &context.settings;
         let block_bytes = status.block_size.unwrap_or(settings.block_size).max(1);
-        let sizes = Sizes { block_bytes, packet_bytes: PACKET_BYTES, checksum: settings.checksum.clone() };
+        let sizes = Sizes {
+            block_bytes,
+            packet_bytes: PACKET_BYTES,
+            most_packet_bytes: MOST_PACKET_BYTES,
+            checksum: settings.checksum.clone(),
+        };
         // A file's last block comes with an append even if it is full.
         let (full, partial) = match last {
             Some(last) if last.block.num_bytes >= block_bytes => (Some(last.block), None),
