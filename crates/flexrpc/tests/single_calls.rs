@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{COUNT, ECHO, FAIL, PANIC, PROGRAM, RUNNING, SLEEP, Service, client, procedure, server};
+use common::{COUNT, ECHO, FAIL, FULL, PANIC, PROGRAM, RUNNING, SLEEP, Service, client, procedure, server};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use strait_flexrpc::{
