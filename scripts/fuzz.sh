@@ -29,17 +29,35 @@ RUSTFLAGS="--cfg fuzzing -Ccodegen-units=1 ${coverage[*]}" \
 
 targets=(sniff decode web frame onc frpcgen xdr kadoop_log kadoop_sums kadoop_messages plfs_index)
 (($# < 2)) || targets=("$2")
-for target in "${targets[@]}"; do
+
+# fuzz TARGET
+fuzz() {
+    local target=$1 log=fuzz/artifacts/$1.log
     mkdir -p "fuzz/corpus/$target" "fuzz/artifacts/$target"
-    log=fuzz/artifacts/$target.log
     # A finding's message and input are at the end of the log.
     "$CARGO_TARGET_DIR/$host/release/$target" "fuzz/corpus/$target" \
         -artifact_prefix="fuzz/artifacts/$target/" -max_total_time="$SECONDS_EACH" \
         -rss_limit_mb=$MEMORY_MB -max_len=4096 -seed="${FUZZ_SEED:-0}" -timeout=10 -print_final_stats=1 >"$log" 2>&1 || {
         tail -n 40 "$log"
         printf 'fuzz: %s: FOUND something; its input is in fuzz/artifacts/%s\n' "$target" "$target"
-        exit 1
+        return 1
     }
     printf 'fuzz: %s: %s inputs in %s s, no finding\n' "$target" \
         "$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")" "$SECONDS_EACH"
+}
+
+# A target uses one core, so as many run at a time as there are cores. After a finding the others
+# of its batch end as they would, and no batch follows.
+cores=$(nproc)
+for ((first = 0; first < ${#targets[@]}; first += cores)); do
+    running=()
+    for target in "${targets[@]:first:cores}"; do
+        fuzz "$target" &
+        running+=($!)
+    done
+    found=0
+    for pid in "${running[@]}"; do
+        wait "$pid" || found=1
+    done
+    ((found == 0)) || exit 1
 done

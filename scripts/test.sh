@@ -25,9 +25,10 @@ step() {
 }
 
 # with_hdfs COMMAND...: with one real HDFS running, named to the tests by the
-# environment (STRAIT_TEST_HDFS and others).
+# environment (STRAIT_TEST_HDFS and others). The program comes from the tests' build: a build of
+# its own would give the dependencies other features, and compile them again.
 with_hdfs() {
-    cargo run --quiet --locked -p strait-testkit --bin with-hdfs -- "$@"
+    "${CARGO_TARGET_DIR:-target}/debug/with-hdfs" "$@"
 }
 
 # rust_tests PACKAGES...: each test reports its time.
@@ -36,9 +37,17 @@ rust_tests() {
         test --locked --no-fail-fast "$@"
 }
 
+# every_rust_test: without the unit tests if `make check` has just run them (.ci/run).
+every_rust_test() {
+    if [[ -n ${UNIT_TESTS_RAN:-} ]]; then
+        rust_tests --workspace --test '*' && rust_tests --workspace --doc
+    else
+        rust_tests --workspace
+    fi
+}
+
 every_language() {
-    timed "Rust: build" cargo test --workspace --locked --no-run
-    timed "Rust: run" rust_tests --workspace
+    timed "Rust: run" every_rust_test
     # Named, so that its absence fails and doesn't skip.
     STRAIT_BIN=$(realpath "${CARGO_TARGET_DIR:-target}/debug/strait")
     export STRAIT_BIN
@@ -134,6 +143,8 @@ if [[ -n ${1:-} ]]; then
     step "the tests of $1" rust_tests --manifest-path "crates/$1/Cargo.toml"
     exit
 fi
+# Before HDFS runs, whose processes would slow it down.
+step "Rust: build" cargo test --workspace --locked --no-run
 step "with a real HDFS" with_hdfs "$0" inside
 step "thread orders" thread_orders
 # The one that the tests ran: another build would compile the dependencies again, with fewer features.

@@ -21,6 +21,7 @@
 //! and another gateway beside each datanode on the others.
 
 mod contest;
+mod files;
 mod place;
 
 use crate::Result;

@@ -432,9 +432,9 @@ impl Buf for Segments {
 fn stranger(first: u32) -> io::Error {
     let first = first.to_be_bytes();
     io::Error::other(match &first {
-        b"HTTP" => "what listens there speaks HTTP, and is no Strait gateway".to_owned(),
+        b"HTTP" => "the server there speaks HTTP, and is no Strait gateway".to_owned(),
         // A TLS record: an alert, or a handshake.
-        [0x15 | 0x16, 3, ..] => "what listens there speaks TLS only (strait --tls)".to_owned(),
+        [0x15 | 0x16, 3, ..] => "the server there speaks TLS only (strait --tls)".to_owned(),
         _ => format!(
             "the answer is no Thrift message ({}…): no Strait gateway listens there",
             first.escape_ascii()

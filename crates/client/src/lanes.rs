@@ -5,7 +5,7 @@
 //! to the same session, whose handles are valid on each. A caller with one call at a time has one
 //! connection.
 
-use super::session::Attached;
+use super::attached::Attached;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;

@@ -12,6 +12,7 @@
 //! under the same request id, by which the gateway knows the executed ones. If it can't find out an
 //! outcome, it returns `OutcomeUnknown`.
 
+mod attached;
 mod away;
 mod connection;
 mod convert;

@@ -1,5 +1,6 @@
 //! A session on a gateway, across as many connections as needed.
 
+use super::attached::Attached;
 use super::away::Away;
 use super::connection::{Answered, Broken, Connection};
 use super::convert;
@@ -13,7 +14,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use strait_store::{Capabilities, Error, ErrorKind, Result};
+use strait_store::{Error, ErrorKind, Result};
 use strait_wire::{
     CloseFileRequest, CloseSessionRequest, DfsError, Method, OpenSessionReply, OpenSessionRequest,
     ProtocolVersion, Reply, Secret, ServerInfoRequest, methods,
@@ -119,37 +120,6 @@ enum Proof {
     Token,
     /// The password, if there is a user; a token then only names the session.
     Password,
-}
-
-/// A connection that is attached to the session.
-#[derive(Clone)]
-pub(super) struct Attached {
-    pub(super) connection: Arc<Connection>,
-    pub(super) capabilities: Capabilities,
-    /// Most bytes of one read or append on it.
-    pub(super) max_chunk_bytes: usize,
-    /// Incarnation of its session. Handles of other incarnations are gone.
-    pub(super) incarnation: i64,
-}
-
-impl Attached {
-    fn new(connection: Connection, opened: OpenSessionReply, incarnation: i64) -> Self {
-        let max_chunk_bytes = opened.limits.and_then(|limits| limits.max_chunk_bytes);
-        Self {
-            connection: Arc::new(connection),
-            incarnation,
-            capabilities: convert::capabilities(&opened.store.unwrap_or_default()),
-            max_chunk_bytes: max_chunk_bytes
-                .and_then(|bytes| usize::try_from(bytes).ok())
-                .filter(|bytes| *bytes > 0)
-                .map_or(strait_store::MAX_CHUNK_BYTES, |bytes| bytes.min(strait_store::MAX_CHUNK_BYTES)),
-        }
-    }
-
-    /// Whether both belong to one session, with the same handles.
-    pub(super) fn is_beside(&self, other: &Self) -> bool {
-        self.incarnation == other.incarnation
-    }
 }
 
 /// An attempt to connect, which adds its connection to the lanes. It is a task of its own, so that

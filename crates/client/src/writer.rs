@@ -1,10 +1,11 @@
 //! The only writer of a file on a gateway. It pipelines appends; a later call reports a failed one,
 //! at the latest flush or close.
 
+use super::attached::Attached;
 use super::connection::{Answer, Broken};
 use super::convert;
 use super::lanes::Turn;
-use super::session::{Attached, Mutation, Retries, Session, Subject, outcome, unknown};
+use super::session::{Mutation, Retries, Session, Subject, outcome, unknown};
 use async_trait::async_trait;
 use bytes::Bytes;
 use std::collections::VecDeque;

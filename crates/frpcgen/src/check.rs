@@ -47,7 +47,7 @@ pub fn check(sources: &Sources, definitions: &[Definition]) -> Result<Model, Dia
         checker.errors = cycles::check(sources, &model);
     }
     let errors = checker.errors;
-    if errors.is_empty() { Ok(model) } else { Err(Diagnostics::in_order(sources, errors)) }
+    if errors.is_empty() { Ok(model) } else { Err(sources.in_order(errors)) }
 }
 
 struct Checker<'a> {

@@ -1,6 +1,5 @@
 //! Errors and warnings about a source file, in the form that people read.
 
-use crate::source::Sources;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -68,16 +67,6 @@ impl fmt::Display for Diagnostic {
 /// All errors in a source file; never empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnostics(pub Vec<Diagnostic>);
-
-impl Diagnostics {
-    /// The first errors, in the order of the source.
-    pub(crate) fn in_order(sources: &Sources, mut errors: Vec<Diagnostic>) -> Self {
-        let file = |error: &Diagnostic| sources.paths().position(|path| path == error.path);
-        errors.sort_by_key(|error| (file(error), error.line, error.column));
-        errors.truncate(MAX_SHOWN);
-        Self(errors)
-    }
-}
 
 impl fmt::Display for Diagnostics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

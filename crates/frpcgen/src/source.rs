@@ -1,7 +1,7 @@
 //! The files read, and positions in them.
 
 use crate::MAX_FILE_BYTES;
-use crate::diagnostic::{Diagnostic, Severity};
+use crate::diagnostic::{Diagnostic, Diagnostics, MAX_SHOWN, Severity};
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -68,6 +68,14 @@ impl Sources {
             source_line: line.to_owned(),
             message: message.into(),
         }
+    }
+
+    /// The first errors, in the order of the source.
+    pub fn in_order(&self, mut errors: Vec<Diagnostic>) -> Diagnostics {
+        let file = |error: &Diagnostic| self.paths().position(|path| path == error.path);
+        errors.sort_by_key(|error| (file(error), error.line, error.column));
+        errors.truncate(MAX_SHOWN);
+        Diagnostics(errors)
     }
 
     pub fn warning(&self, span: Span, message: impl Into<String>) -> Diagnostic {

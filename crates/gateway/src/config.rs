@@ -1,7 +1,6 @@
 //! The operator's choices, and the limits that the gateway keeps.
 
 use crate::homes::Homes;
-use crate::http::HttpAccess;
 use crate::passwords::PasswordFile;
 use crate::tls::Tls;
 use std::num::NonZeroUsize;
@@ -9,6 +8,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use strait_store::{FileSystem, MAX_CHUNK_BYTES, Principal};
+
+/// A transfer that moves less than this in a stall's time isn't slow, but stuck (or meant to be).
+pub(crate) const MIN_PROGRESS_BYTES: u64 = 16 << 10;
+
+/// Period of the search for changed files and idle sessions; shorter if sessions may linger for a
+/// shorter time. A changed password ends its user's sessions at the second search at the latest,
+/// within 5 s.
+pub(crate) const SWEEP_PERIOD: Duration = Duration::from_secs(2);
+
+/// Memory set aside for a page of a listing, and for other answers of bounded
+/// but more than trivial size.
+pub(crate) const PAGE_BYTES: usize = 256 << 10;
 
 /// A gateway's configuration; `crates/strait` makes it from its flags.
 pub struct Config {
@@ -42,6 +53,16 @@ pub struct ConfiguredStore {
     pub uri: String,
     /// The store.
     pub fs: Arc<dyn FileSystem>,
+}
+
+/// The operator's choices for HTTP.
+#[derive(Debug, Clone, Default)]
+pub struct HttpAccess {
+    /// Names under which clients reach the gateway, without a port. Addresses and `localhost` are
+    /// served always.
+    pub hosts: Vec<String>,
+    /// Origins whose pages may call, as `https://host:port`.
+    pub origins: Vec<String>,
 }
 
 /// A directory of the gateway's host.

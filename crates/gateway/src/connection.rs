@@ -4,6 +4,7 @@
 //! to a limit. Any other request waits for those before it. So a client that sends ahead sees the
 //! same effects as one that awaits each answer. Answers leave in the order of the requests.
 
+use crate::config::MIN_PROGRESS_BYTES;
 use crate::context::Context;
 use crate::departure::{Departure, Encrypted};
 use crate::dispatch::execute;
@@ -36,8 +37,6 @@ use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
 use tokio_rustls::rustls::pki_types::CertificateDer;
 
-/// A transfer that moves less than this in a stall's time isn't slow, but stuck (or meant to be).
-pub(crate) const MIN_PROGRESS_BYTES: u64 = 16 << 10;
 /// Once a client has sent its last byte, each answer has this long to be ready. Programs that shut
 /// down only their sending side and wait (`nc -N`) get those of ordinary calls. A client that has
 /// left costs no more than this.

@@ -1,11 +1,11 @@
 //! Calls the method that serves a request, and encodes its result.
 
+use crate::config::PAGE_BYTES;
 use crate::context::Context;
 use crate::errors::Exception;
 use crate::fair::Key;
 use crate::memory::Permit;
 use crate::request::{self, Body, Outgoing, Request};
-use crate::v2::PAGE_BYTES;
 use crate::{copies, legacy, mutate, turns, v2};
 use futures::FutureExt;
 use std::future::Future;

@@ -73,9 +73,8 @@ mod token;
 mod turns;
 mod v2;
 
-pub use config::{Access, Config, ConfiguredStore, Limits, LocalRoot, Service2009};
+pub use config::{Access, Config, ConfiguredStore, HttpAccess, Limits, LocalRoot, Service2009};
 pub use homes::Homes;
-pub use http::HttpAccess;
 pub use passwords::PasswordFile;
 pub use server::{Gateway, Reload};
 pub use shared::GatewayNumbers;

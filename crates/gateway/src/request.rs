@@ -1,7 +1,7 @@
 //! A client's message, and the answer to it.
 
+use crate::config::PAGE_BYTES;
 use crate::memory::Permit;
-use crate::v2::PAGE_BYTES;
 use bytes::Bytes;
 use std::borrow::Cow;
 use strait_store::MAX_CHUNK_BYTES;

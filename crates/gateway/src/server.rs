@@ -1,6 +1,6 @@
 //! Listening, accepting, sweeping and shutting down.
 
-use crate::config::{Config, processors};
+use crate::config::{Config, SWEEP_PERIOD, processors};
 use crate::connection;
 use crate::http;
 use crate::listings::Listings;
@@ -26,10 +26,6 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::JoinSet;
 
-/// Period of the search for changed files and idle sessions; shorter if sessions may linger for a
-/// shorter time. A changed password ends its user's sessions at the second search at the latest,
-/// within 5 s.
-pub(crate) const SWEEP_PERIOD: Duration = Duration::from_secs(2);
 const MIN_SWEEP_PERIOD: Duration = Duration::from_millis(50);
 /// Pause after a failed accept, so that a lasting failure isn't a busy loop.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

@@ -1,8 +1,7 @@
 //! State that all connections share.
 
-use crate::config::{Limits, LocalRoot, Service2009};
+use crate::config::{HttpAccess, Limits, LocalRoot, Service2009};
 use crate::fair::Pool;
-use crate::http::HttpAccess;
 use crate::listings::Listings;
 use crate::memory::Budget;
 use crate::pace::Pace;

@@ -1,11 +1,10 @@
 //! DfsV2's sessions and queries; [`crate::mutate`] has the changes.
 
-use crate::config::ConfiguredStore;
+use crate::config::{ConfiguredStore, PAGE_BYTES, SWEEP_PERIOD};
 use crate::context::Context;
 use crate::errors::{required, signed, unsigned};
 use crate::handles::{Handle, Listing, OpenFile};
 use crate::listings::Unfinished;
-use crate::server::SWEEP_PERIOD;
 use crate::session::Identity;
 use futures::StreamExt;
 use std::sync::Arc;
@@ -16,9 +15,6 @@ use strait_store::{
 use strait_wire as wire;
 use strait_wire::Secret;
 
-/// Memory set aside for a page of a listing, and for other answers of bounded
-/// but more than trivial size.
-pub const PAGE_BYTES: usize = 256 << 10;
 /// Bytes of an entry of a page on the wire, beside its path.
 const INFO_BYTES: usize = 128;
 /// Most blocks of one answer: as many as fit its memory with three replicas each. For a file with

@@ -1,29 +1,10 @@
 //! Locations of an open file's bytes.
 
+use super::block::Block;
 use super::datanode::Datanodes;
-use super::wire::{ExtendedBlock, LocatedBlock, LocatedBlocks, Token};
+use super::wire::{LocatedBlock, LocatedBlocks};
 use std::collections::HashSet;
 use std::sync::Arc;
-
-/// One block of a file.
-#[derive(Debug, PartialEq)]
-pub(super) struct Block {
-    pub block: ExtendedBlock,
-    pub token: Token,
-    /// Offset of its first byte in the file.
-    pub offset: u64,
-    /// Bytes of it that can be read.
-    pub length: u64,
-    /// Addresses of its datanodes, in the namenode's order: the nearest first.
-    pub replicas: Vec<Arc<str>>,
-}
-
-impl Block {
-    /// Offset of the next block in the file.
-    pub fn end(&self) -> u64 {
-        self.offset.saturating_add(self.length)
-    }
-}
 
 /// The blocks of one file, in order, each where the one before ends.
 #[derive(Debug, Default, PartialEq)]
@@ -97,10 +78,8 @@ fn of_located(
     Block { block: located.block, token: located.token, offset: located.offset, length, replicas }
 }
 
-impl Block {
-    /// A single block, from the namenode's list.
-    pub fn of(located: LocatedBlock, datanodes: &Datanodes) -> Self {
-        let length = located.block.num_bytes;
-        of_located(located, length, datanodes, &mut HashSet::new())
-    }
+/// A single block, from the namenode's list.
+pub(super) fn block_of(located: LocatedBlock, datanodes: &Datanodes) -> Block {
+    let length = located.block.num_bytes;
+    of_located(located, length, datanodes, &mut HashSet::new())
 }

@@ -2,7 +2,7 @@
 //! same bytes as `hdfs dfs -checksum` prints with the same `dfs.checksum.combine.mode`. And the checksums
 //! of chunks.
 
-use super::blocks::Block;
+use super::blocks::block_of;
 use super::config::ChecksumMode;
 use super::shared::Shared;
 use super::wire::{LocatedBlocks, OpBlockChecksumResponse, block_checksum_type, crc_type};
@@ -39,7 +39,7 @@ pub(super) async fn of_file(shared: &Shared, user: &str, path: &str) -> Result<C
         ChecksumMode::Md5Md5Crc => block_checksum_type::MD5_CRC,
         ChecksumMode::CompositeCrc => block_checksum_type::COMPOSITE_CRC,
     };
-    let blocks = located.blocks.into_iter().map(|block| Block::of(block, datanodes));
+    let blocks = located.blocks.into_iter().map(|block| block_of(block, datanodes));
     let blocks = stream::iter(blocks)
         .map(|block| async move { Ok::<_, Error>((block.length, datanodes.checksum(&block, kind).await?)) });
     let blocks: Vec<(u64, OpBlockChecksumResponse)> = blocks.buffered(BLOCKS_AT_ONCE).try_collect().await?;

@@ -17,6 +17,7 @@
 //! transfer the library reads and writes, and the store declares those capabilities absent. docs/hdfs.md has the
 //! measurements and tests.
 
+mod block;
 mod blocks;
 mod channel;
 mod checksum;

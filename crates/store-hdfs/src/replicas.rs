@@ -1,6 +1,6 @@
 //! The bytes of one block, from any of its replicas.
 
-use super::blocks::Block;
+use super::block::Block;
 use super::datanode::{BlockStream, Datanodes, Failures, OPERATION_TIMEOUT};
 use bytes::BytesMut;
 use std::collections::VecDeque;

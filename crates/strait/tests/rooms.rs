@@ -124,6 +124,53 @@ fn graph() -> BTreeMap<String, BTreeSet<String>> {
     packages.filter_map(|package| Some((room(&package["manifest_path"])?, uses(package)))).collect()
 }
 
+/// Whether a line of a source begins a block of code that rustdoc would run.
+fn begins_example(line: &str) -> bool {
+    let comment = ["//!", "///"].iter().find_map(|begin| line.trim_start().strip_prefix(begin));
+    let language = comment.and_then(|text| text.trim_start().strip_prefix("```"));
+    language.is_some_and(|language| {
+        let first = language.split(',').next().unwrap_or_default();
+        ["", "rust", "no_run", "should_panic", "compile_fail"].contains(&first)
+    })
+}
+
+fn sources(of: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(of).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+#[test]
+fn a_crate_with_examples_in_its_docs_runs_them() {
+    let metadata = cargo(&["metadata", "--locked", "--offline", "--no-deps", "--format-version", "1"]);
+    let metadata: Value = serde_json::from_str(&metadata).unwrap();
+    let packages = metadata["packages"].as_array().unwrap().iter();
+    let targets = packages.flat_map(|package| package["targets"].as_array().unwrap());
+    let silent =
+        targets.filter(|target| target["kind"] == serde_json::json!(["lib"]) && target["doctest"] == false);
+    let mut all = Vec::new();
+    silent.for_each(|target| {
+        let root = Path::new(target["src_path"].as_str().unwrap()).parent().unwrap();
+        sources(root, &mut all);
+    });
+    assert!(all.len() > 100, "{}", all.len());
+    for source in all {
+        // Every second fence ends a block.
+        let text = fs::read_to_string(&source).unwrap();
+        let fences = text.lines().filter(|line| {
+            let text = line.trim_start();
+            text.starts_with("//") && text.trim_start_matches(['/', '!', ' ']).starts_with("```")
+        });
+        let example = fences.step_by(2).find(|line| begins_example(line));
+        assert!(example.is_none(), "{}: its crate has `doctest = false`", source.display());
+    }
+}
+
 #[test]
 fn the_table_of_rooms_is_cargos_graph() {
     let (table, graph) = (table(), graph());

@@ -1,5 +1,6 @@
 //! Contestants that read in turn, and their results.
 
+use super::files::Files;
 use super::place::{Place, Placement};
 use crate::Result;
 use crate::host::on;
@@ -7,65 +8,7 @@ use crate::pairs::Sample;
 use crate::programs::{Copying, Programs};
 use crate::report::{Better, Row};
 use crate::stages::{Times, staged, whole};
-use std::fs::File;
-use std::io::Read;
-use std::path::{Path, PathBuf};
 use std::process::Command;
-
-/// The files to read: one remote file for each client.
-pub struct Files {
-    pub clients: usize,
-    /// Bytes of each file.
-    pub bytes: u64,
-    /// The content of each file.
-    pub source: PathBuf,
-    /// The remote files' common name, before `-CLIENT`.
-    pub directory: String,
-    /// The directory that clients write to.
-    pub scratch: PathBuf,
-}
-
-impl Files {
-    fn remote(&self, client: usize) -> String {
-        format!("{}-{client}", self.directory)
-    }
-
-    fn local(&self, client: usize) -> PathBuf {
-        self.scratch.join(format!("target-{client}"))
-    }
-
-    fn remove_targets(&self) {
-        for client in 0..self.clients {
-            // It may not exist.
-            let _ = std::fs::remove_file(self.local(client));
-        }
-    }
-
-    /// Checks the content: a fast wrong answer doesn't count.
-    fn compare(&self) -> Result<()> {
-        for client in 0..self.clients {
-            if !same(&self.source, &self.local(client))? {
-                return Err(format!("client {client} wrote something else than it should").into());
-            }
-        }
-        Ok(())
-    }
-}
-
-fn same(a: &Path, b: &Path) -> Result<bool> {
-    let (mut a, mut b) = (File::open(a)?, File::open(b)?);
-    if a.metadata()?.len() != b.metadata()?.len() {
-        return Ok(false);
-    }
-    let (mut x, mut y) = (vec![0; 1 << 20], vec![0; 1 << 20]);
-    loop {
-        let count = a.read(&mut x)?;
-        b.read_exact(&mut y[..count])?;
-        if count == 0 || x[..count] != y[..count] {
-            return Ok(count == 0);
-        }
-    }
-}
 
 /// A way to read.
 pub struct Contestant<'a> {

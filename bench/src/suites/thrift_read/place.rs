@@ -1,6 +1,6 @@
 //! Placement of clients, gateways and the cluster.
 
-use super::contest::Files;
+use super::files::Files;
 use crate::Result;
 use crate::host::{Gateway, bare_rate, on, seconds, strait};
 use std::fs::File;

@@ -14,11 +14,7 @@ use crate::proto::checksum;
 use crate::proto::ids::{CallId, Procedure, SessionId};
 use crate::proto::limits::EXTENSION_BYTES;
 
-/// Bytes of a head without its extension.
-pub const HEAD_BYTES: usize = 68;
-
-/// Bytes of a tag.
-pub const TAG_BYTES: usize = 32;
+pub use crate::proto::limits::{HEAD_BYTES, TAG_BYTES};
 
 /// `FlxR`. As a record mark of ONC RPC it would announce a fragment of 1.2 GB, so the two protocols
 /// can share a port.

@@ -15,6 +15,12 @@ pub const MESSAGE_BYTES: usize = 64 << 20;
 /// link, in 30 seconds.
 pub const STALL_BYTES: usize = 4 << 20;
 
+/// Bytes of a head without its extension ([`frame`](crate::proto::frame) has its fields).
+pub const HEAD_BYTES: usize = 68;
+
+/// Bytes of a frame's tag.
+pub const TAG_BYTES: usize = 32;
+
 /// Largest extension area of a head: twice a longest chain and a longest AUTH_SYS body.
 pub const EXTENSION_BYTES: usize = 16 << 10;
 
@@ -60,6 +66,6 @@ pub const CACHE_SHARDS: usize = 64;
 /// Largest payload of a call or result over UDP: a datagram less the head, and less the tag if
 /// there is a cluster key. Credentials take some of it too.
 pub const fn udp_payload_bytes(with_key: bool) -> usize {
-    let tag = if with_key { crate::proto::frame::TAG_BYTES } else { 0 };
-    UDP_DATAGRAM_BYTES - crate::proto::frame::HEAD_BYTES - tag
+    let tag = if with_key { TAG_BYTES } else { 0 };
+    UDP_DATAGRAM_BYTES - HEAD_BYTES - tag
 }

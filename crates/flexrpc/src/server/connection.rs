@@ -98,6 +98,15 @@ pub(crate) enum Parked {
     Closed,
 }
 
+/// The connections of a server.
+pub(crate) trait ConnectionTable {
+    /// Watches the connection for its next call.
+    fn resume(&self, connection: &Connection);
+
+    /// Closes a connection after its last user.
+    fn forget(&self, token: u64);
+}
+
 /// Whether another worker watches the other connections, so that this one may stay.
 pub(crate) trait MayStay {
     fn may_stay(&self) -> bool;

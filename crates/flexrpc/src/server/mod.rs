@@ -2,17 +2,12 @@
 //! load.
 
 pub(crate) mod bonds;
-pub(crate) mod carrying;
-pub(crate) mod chains;
+pub(crate) mod chain;
 pub(crate) mod connection;
 pub(crate) mod core;
 pub(crate) mod datagrams;
-pub(crate) mod downstream;
-pub(crate) mod forwarder;
 pub(crate) mod forwarding;
-pub(crate) mod lent;
 pub mod onc;
-pub(crate) mod passing;
 pub(crate) mod registry;
 pub(crate) mod running;
 pub(crate) mod service;
@@ -27,9 +22,9 @@ use crate::proto::auth::ClusterKey;
 use crate::proto::bond::OwnKeys;
 use crate::proto::limits;
 use crate::proto::onc::rpcbind::Mapping;
+use crate::server::chain::Forwarder;
 use crate::server::core::Core;
 use crate::server::datagrams::Datagrams;
-use crate::server::forwarder::Forwarder;
 use crate::server::forwarding::Forwarding;
 use crate::server::onc::OncOptions;
 use crate::server::onc::registration::Registration;
@@ -349,7 +344,8 @@ impl ServerBuilder {
         if let Some(datagrams) = &server.datagrams {
             datagrams.start()?;
         }
-        let forwarder = Forwarder::new(Arc::clone(&workers))?;
+        let chains = Arc::clone(&workers.chains);
+        let forwarder = Forwarder::new(Arc::clone(&core), chains, Arc::clone(&workers))?;
         if !forwarding.spawn("flexrpc-forwarder", move || forwarder.run()) {
             return Err(io::Error::other("no thread for the forwarder"));
         }

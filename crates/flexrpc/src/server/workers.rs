@@ -7,9 +7,8 @@
 //! idle connections cost no thread.
 
 use crate::net::{buffer, clock, socket};
-use crate::server::carrying::{Carried, carry};
-use crate::server::chains::{Adopted, Chains};
-use crate::server::connection::{Connection, IN_A_ROW, MayStay, Parked};
+use crate::server::chain::{Adopted, Carried, Chains, carry};
+use crate::server::connection::{Connection, ConnectionTable, IN_A_ROW, MayStay, Parked};
 use crate::server::core::Core;
 use crate::server::registry;
 use crate::server::threads::Threads;
@@ -202,17 +201,6 @@ impl Workers {
         }
     }
 
-    /// Watches the connection for its next call. If the caller sent one ahead, epoll can't see it,
-    /// so the connection waits to be writable.
-    pub(crate) fn resume(&self, connection: &Connection) {
-        let ahead = {
-            let mut line = connection.line.lock().unwrap_or_else(PoisonError::into_inner);
-            line.answered = false;
-            line.is_mid_message()
-        };
-        self.rearm(connection, if ahead { EventFlags::OUT } else { EventFlags::IN });
-    }
-
     /// Watches the connection again.
     pub(crate) fn rearm(&self, connection: &Connection, mut flags: EventFlags) {
         // The socket doesn't announce bytes that TLS holds, but it is usually writable.
@@ -230,7 +218,7 @@ impl Workers {
     fn run_job(&self) {
         if let Some(job) = self.chains.jobs.take_one() {
             let ended = self.core.run(&job.head, job.args, job.caller, job.origin, job.arrived);
-            self.chains.adopt(Adopted::Ran(job.passing, ended));
+            self.chains.adopt(Adopted::Ran(job.call, ended));
         }
     }
 
@@ -313,13 +301,24 @@ impl Workers {
         self.connections().clear();
     }
 
-    /// Closes a connection after its last user.
-    pub(crate) fn forget(&self, token: u64) {
-        self.connections().remove(&token);
-    }
-
     fn connections(&self) -> MutexGuard<'_, HashMap<u64, Arc<Connection>>> {
         self.connections.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ConnectionTable for Workers {
+    // If the caller sent a call ahead, epoll can't see it, so the connection waits to be writable.
+    fn resume(&self, connection: &Connection) {
+        let ahead = {
+            let mut line = connection.line.lock().unwrap_or_else(PoisonError::into_inner);
+            line.answered = false;
+            line.is_mid_message()
+        };
+        self.rearm(connection, if ahead { EventFlags::OUT } else { EventFlags::IN });
+    }
+
+    fn forget(&self, token: u64) {
+        self.connections().remove(&token);
     }
 }
 

@@ -11,81 +11,14 @@ use crate::proto::limits::SESSION_UNUSED_MS;
 use crate::proto::status::{Outcome, Refusal};
 use crate::sim::frames::Parsed;
 use crate::sim::network::Owner;
-use crate::sim::world::{Claim, Event, SERVERS, World};
+use crate::sim::parts::{Active, CALLERS_OF_A_CLIENT, Claim, Event, SERVERS, Work};
+use crate::sim::world::World;
 use bytes::Bytes;
 
 const POLICY: RetryPolicy = RetryPolicy { first_us: 10_000, longest_us: 80_000, reconnects: 3, damaged: 6 };
 
-/// Every two callers belong to one client and share its sessions.
-const CALLERS_OF_A_CLIENT: usize = 2;
-
 /// Longer than a server keeps a session without calls.
 const LONG_PAUSE: Micros = 2 * SESSION_UNUSED_MS * 1000;
-
-pub(super) struct Caller {
-    pub(super) index: usize,
-    calls_left: u32,
-    sessions: Vec<Option<SessionId>>,
-    next_transaction: u64,
-    active: Option<Active>,
-    streams: Vec<Option<usize>>,
-    stamps: u64,
-}
-
-struct Active {
-    tag: u64,
-    call: Call,
-    /// The server that gets the frames.
-    server: usize,
-    transport: Transport,
-    work: Work,
-    stamp: u64,
-    deadline: Micros,
-}
-
-enum Work {
-    Single,
-    /// The callees in order, and the call's identifier at each.
-    Chain {
-        callees: Vec<usize>,
-        ids: Vec<CallId>,
-        store_and_forward: bool,
-    },
-    /// A question to callee `at` of a chain about the call's outcome.
-    Resolve {
-        callees: Vec<usize>,
-        ids: Vec<CallId>,
-        outcomes: Vec<Outcome>,
-        at: usize,
-    },
-}
-
-impl Caller {
-    pub(super) fn new(index: usize, calls: u32) -> Self {
-        Self {
-            index,
-            calls_left: calls,
-            sessions: vec![None; SERVERS],
-            // Callers of a client share a session and its counter. Here each takes every second
-            // number, which is equivalent.
-            next_transaction: (index % CALLERS_OF_A_CLIENT) as u64 + 1,
-            active: None,
-            streams: vec![None; SERVERS],
-            stamps: 0,
-        }
-    }
-
-    pub(super) fn is_done(&self) -> bool {
-        self.calls_left == 0 && self.active.is_none()
-    }
-
-    fn next_id(&mut self, session: SessionId) -> CallId {
-        let transaction = self.next_transaction;
-        self.next_transaction += CALLERS_OF_A_CLIENT as u64;
-        // The caller's handle; the client's other caller has another.
-        CallId { session, handle: (self.index % CALLERS_OF_A_CLIENT) as u32, transaction }
-    }
-}
 
 impl World {
     pub(super) fn next_call(&mut self, caller: usize) {

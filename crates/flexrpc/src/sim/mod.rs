@@ -8,12 +8,20 @@
 //! executed once; "not executed" is reported only if it never was. A failing seed prints and
 //! reproduces: `FLEXRPC_SIM_SEED=… cargo test -p strait-flexrpc sim`. Longer runs:
 //! `FLEXRPC_SIM_SEEDS=1000000 cargo test --release -p strait-flexrpc sim`.
-//! runs: `FLEXRPC_SIM_SEEDS=1000000 cargo test --release -p strait-flexrpc sim`.
+//!
+//! ```text
+//!  schedule: takes the next event, runs it, checks the claims at the end
+//!     ├── callers: the real call      ─┐
+//!     ├── servers: the real admission  ├── world: clock, datagrams, streams
+//!     └── relays: the real relay      ─┘      └── parts, frames, network: data
+//! ```
 
 mod callers;
 mod frames;
 mod network;
+mod parts;
 mod relays;
+mod schedule;
 mod servers;
 mod world;
 

@@ -1,87 +1,17 @@
 //! A server: the real admission, inside a model of its shell.
 
-use crate::proto::Micros;
-use crate::proto::admission::{Admission, AdmissionLimits, Verdict};
+use crate::proto::admission::Verdict;
 use crate::proto::call::Transport;
 use crate::proto::extension::Extension;
 use crate::proto::frame::{Head, Kind, flags};
-use crate::proto::ids::{CallId, SessionId};
+use crate::proto::ids::CallId;
 use crate::proto::reception::{self, Arrival, Reception};
 use crate::proto::status::{Outcome, Refusal};
 use crate::sim::frames::Parsed;
-use crate::sim::network::{Path, Random, Weather};
-use crate::sim::relays::Passing;
-use crate::sim::world::{Event, World};
+use crate::sim::network::Path;
+use crate::sim::parts::{Event, Job, tag_of};
+use crate::sim::world::World;
 use bytes::Bytes;
-use std::collections::BTreeMap;
-
-/// Percentage of restarts with narrow limits.
-const NARROW: u64 = 20;
-
-pub(super) struct Server {
-    pub(super) incarnation: u64,
-    pub(super) admission: Admission,
-    /// The operator's forwarding rule.
-    pub(super) forwards: bool,
-    /// Accepts no call's payload, whatever its size.
-    pub(super) narrow: bool,
-    pub(super) relays: BTreeMap<u64, Passing>,
-    /// Its connections to other servers that no relay uses.
-    pub(super) idle: BTreeMap<usize, usize>,
-    pub(super) next_relay: u64,
-}
-
-/// An execution under way.
-pub(super) struct Job {
-    pub(super) id: CallId,
-    pub(super) tag: u64,
-    pub(super) path: Path,
-    /// The relay that waits for the execution.
-    pub(super) relay: Option<u64>,
-}
-
-impl Server {
-    pub(super) fn new(weather: &Weather, random: &mut Random) -> Self {
-        let limits = if weather.forgetful {
-            // Room for two or three results, which expire soon.
-            AdmissionLimits {
-                result_bytes: 100 + random.below(200) as usize,
-                result_us: 20_000 + random.below(100_000),
-                session_idle_us: 100_000 + random.below(400_000),
-                ..AdmissionLimits::default()
-            }
-        } else {
-            AdmissionLimits::default()
-        };
-        let (admission, relays, idle) = (Admission::new(limits), BTreeMap::new(), BTreeMap::new());
-        Self {
-            incarnation: random.next(),
-            admission,
-            forwards: true,
-            narrow: false,
-            relays,
-            idle,
-            next_relay: 0,
-        }
-    }
-
-    pub(super) fn restart(&mut self, weather: &Weather, random: &mut Random) {
-        *self = Self::new(weather, random);
-        self.narrow = random.percent(NARROW);
-    }
-
-    pub(super) fn open_session(&mut self, random: &mut Random, now: Micros) -> Option<SessionId> {
-        let mut id = SessionId::NONE;
-        id.0[..8].copy_from_slice(&random.next().to_be_bytes());
-        id.0[8..].copy_from_slice(&random.next().to_be_bytes());
-        self.admission.open_session(id, now).ok().map(|()| id)
-    }
-}
-
-/// A call's tag is its payload; a damaged payload holds another tag.
-pub(super) fn tag_of(payload: &[u8]) -> u64 {
-    payload.first_chunk().map_or(u64::MAX, |tag| u64::from_be_bytes(*tag))
-}
 
 impl World {
     pub(super) fn serve(&mut self, server: usize, bytes: Vec<u8>, path: Path) {

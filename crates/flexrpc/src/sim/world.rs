@@ -1,104 +1,16 @@
-//! The virtual clock, its events, and the final checks.
+//! The world: its virtual clock and network, which callers, relays and servers share.
 
 use crate::proto::Micros;
 use crate::proto::call::Transport;
 use crate::proto::frame::{Head, flags};
-use crate::sim::callers::Caller;
 use crate::sim::frames::Frames;
 use crate::sim::network::{Owner, Path, Random, Stream, Victim, Weather, damage};
-use crate::sim::servers::{Job, Server};
+use crate::sim::parts::{Caller, Claim, Event, SERVERS, Server};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
 
-/// Small worlds, many of them: a fault needs few parts to show.
-pub(super) const SERVERS: usize = 3;
 const CALLERS: usize = 4;
 const CALLS_OF_A_CALLER: u32 = 6;
-
-/// A schedule that doesn't end also counts as a violation.
-const MOST_EVENTS: u64 = 200_000;
-
-pub(super) enum Event {
-    Datagram {
-        to_server: Option<usize>,
-        caller: usize,
-        bytes: Vec<u8>,
-    },
-    /// A copy from a stranger without the key.
-    Forged {
-        server: usize,
-        victim: Victim,
-        bytes: Vec<u8>,
-    },
-    ToServer {
-        stream: usize,
-        bytes: Vec<u8>,
-    },
-    /// A chain call's head and payload, without the proof that it is whole.
-    HeadToServer {
-        stream: usize,
-        bytes: Vec<u8>,
-    },
-    ToOwner {
-        stream: usize,
-        bytes: Vec<u8>,
-    },
-    /// A transmission's last byte leaves.
-    LastByte {
-        caller: usize,
-        stamp: u64,
-        stream: usize,
-        bytes: Vec<u8>,
-    },
-    Timer {
-        caller: usize,
-        stamp: u64,
-    },
-    Cut {
-        stream: usize,
-    },
-    CutSeen {
-        stream: usize,
-    },
-    Ran {
-        server: usize,
-        incarnation: u64,
-        job: Job,
-    },
-    RelayLate {
-        server: usize,
-        incarnation: u64,
-        relay: u64,
-    },
-    /// The last byte leaves towards the next callee.
-    RelaySends {
-        server: usize,
-        incarnation: u64,
-        relay: u64,
-        stream: usize,
-    },
-    Restart {
-        server: usize,
-    },
-    Sweep {
-        server: usize,
-    },
-    /// Changes a server's forwarding rule.
-    Flip {
-        server: usize,
-    },
-    NextCall {
-        caller: usize,
-    },
-}
-
-/// A caller's claim about a call at one callee.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Claim {
-    Value(Vec<u8>),
-    NotExecuted,
-    Unknown,
-}
 
 /// How often the schedules reached states in which faults hide.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -141,8 +53,8 @@ pub(super) struct World {
     pub(super) random: Random,
     pub(super) weather: Weather,
     pub(super) frames: Frames,
-    queue: BinaryHeap<Reverse<(Micros, u64)>>,
-    pending: HashMap<u64, Event>,
+    pub(super) queue: BinaryHeap<Reverse<(Micros, u64)>>,
+    pub(super) pending: HashMap<u64, Event>,
     next_event: u64,
     pub(super) streams: Vec<Stream>,
     pub(super) servers: Vec<Server>,
@@ -194,110 +106,6 @@ impl World {
             }
         }
         world
-    }
-
-    /// Runs until no event is left; the error names the violation.
-    pub(super) fn run(&mut self) -> Result<(), String> {
-        while let Some(Reverse((time, number))) = self.queue.pop() {
-            self.now = time;
-            self.events += 1;
-            if self.events > MOST_EVENTS {
-                return Err("the schedule doesn't end".to_owned());
-            }
-            if let Some(event) = self.pending.remove(&number) {
-                self.happen(event);
-            }
-        }
-        self.check()
-    }
-
-    fn check(&self) -> Result<(), String> {
-        for ((tag, server), times) in &self.executed {
-            if *times > 1 {
-                return Err(format!("call {tag} was executed {times} times at {server}"));
-            }
-        }
-        if let Some(caller) = self.callers.iter().find(|caller| !caller.is_done()) {
-            return Err(format!("caller {} never ended", caller.index));
-        }
-        for (tag, server, claim) in &self.claims {
-            let times = self.executed.get(&(*tag, *server)).copied().unwrap_or(0);
-            let true_claim = match claim {
-                Claim::Value(value) => times == 1 && *value == tag.to_be_bytes(),
-                Claim::NotExecuted => times == 0,
-                Claim::Unknown => true,
-            };
-            if !true_claim {
-                return Err(format!(
-                    "call {tag} at {server}: {claim:?} was said, {times} times it was executed"
-                ));
-            }
-        }
-        Ok(())
-    }
-
-    fn happen(&mut self, event: Event) {
-        match event {
-            Event::Datagram { to_server: Some(server), caller, bytes } => {
-                self.serve(server, bytes, Path::Datagram(caller));
-            }
-            Event::Datagram { to_server: None, caller, bytes } => self.answer_arrives(caller, &bytes, None),
-            Event::Forged { server, victim, bytes } => self.serve(server, bytes, Path::Stranger(victim)),
-            Event::ToServer { stream, bytes } => {
-                let Stream { server, incarnation, .. } = self.streams[stream];
-                if incarnation == self.servers[server].incarnation {
-                    self.serve(server, bytes, Path::Stream(stream));
-                }
-            }
-            Event::HeadToServer { stream, bytes } => {
-                let Stream { server, incarnation, alive, .. } = self.streams[stream];
-                if alive && incarnation == self.servers[server].incarnation {
-                    self.head_arrives(server, stream, &bytes);
-                }
-            }
-            Event::ToOwner { stream, bytes } => {
-                if self.streams[stream].alive {
-                    match self.streams[stream].owner {
-                        Owner::Caller(caller) => self.answer_arrives(caller, &bytes, Some(stream)),
-                        Owner::Relay(server, relay) => self.relay_answered(server, relay, &bytes),
-                        Owner::Stranger(victim) => self.hand_on(victim, bytes),
-                    }
-                }
-            }
-            Event::LastByte { caller, stamp, stream, bytes } => self.last_byte(caller, stamp, stream, bytes),
-            Event::Timer { caller, stamp } => self.on_timer(caller, stamp),
-            Event::Cut { stream } => self.cut(stream),
-            Event::CutSeen { stream } => match self.streams[stream].owner {
-                Owner::Caller(caller) => self.caller_sees_cut(caller, stream),
-                Owner::Relay(server, relay) => self.relay_sees_cut(server, relay, stream),
-                Owner::Stranger(_) => {}
-            },
-            Event::Ran { server, incarnation, job } => {
-                if self.servers[server].incarnation == incarnation {
-                    self.ran(server, job);
-                }
-            }
-            Event::RelayLate { server, incarnation, relay } => {
-                if self.servers[server].incarnation == incarnation {
-                    self.relay_late(server, relay);
-                }
-            }
-            Event::RelaySends { server, incarnation, relay, stream } => {
-                if self.servers[server].incarnation == incarnation {
-                    self.relay_sends(server, relay, stream);
-                }
-            }
-            Event::Restart { server } => self.restart(server),
-            Event::Flip { server } => self.servers[server].forwards ^= true,
-            Event::Sweep { server } => {
-                self.servers[server].admission.sweep(self.now);
-                // Stops after the last caller; else the schedule would never end.
-                if self.callers.iter().any(|caller| !caller.is_done()) {
-                    self.after(100_000, Event::Sweep { server });
-                }
-            }
-            Event::NextCall { caller } => self.next_call(caller),
-        }
     }
 
     /// Prints a line of the examined schedule.
@@ -360,7 +168,7 @@ impl World {
     }
 
     /// Replays only frames that the caller may believe: any other would end the connection.
-    fn hand_on(&mut self, victim: Victim, bytes: Vec<u8>) {
+    pub(super) fn hand_on(&mut self, victim: Victim, bytes: Vec<u8>) {
         if !self.frames.parse(&bytes).is_some_and(|frame| frame.authentic) {
             return;
         }
@@ -423,7 +231,7 @@ impl World {
         }
     }
 
-    fn restart(&mut self, server: usize) {
+    pub(super) fn restart(&mut self, server: usize) {
         self.tell(|| format!("server {server} restarts"));
         self.servers[server].restart(&self.weather, &mut self.random);
         for stream in 0..self.streams.len() {

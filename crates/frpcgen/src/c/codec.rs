@@ -3,7 +3,7 @@
 use super::Unit;
 use super::header::{of_headers, parameter};
 use super::names::{limit, number};
-use super::procedures::Program;
+use super::procedures::{Procedure, Program};
 use crate::syntax::{BaseKind, Body, Declaration, Definition, Shape, Union};
 use std::fmt::Write as _;
 
@@ -17,7 +17,7 @@ pub fn file(unit: &Unit<'_>) -> String {
             Body::Constant(_) | Body::Foreign => continue,
             Body::Program { .. } => {
                 let program = Program::new(unit, definition);
-                program.each().for_each(|procedure| out += &procedure.argument_routine(unit));
+                program.each().for_each(|procedure| out += &argument_routine(unit, &procedure));
                 continue;
             }
             Body::Enum(_) => "\treturn xdr_enum(xdrs, (enum_t *)objp);\n".to_owned(),
@@ -36,8 +36,22 @@ pub fn file(unit: &Unit<'_>) -> String {
     out
 }
 
+/// The routine of a procedure's arguments, if they travel as a struct.
+fn argument_routine(unit: &Unit<'_>, procedure: &Procedure<'_>) -> String {
+    if !procedure.has_struct() {
+        return String::new();
+    }
+    let fields = procedure
+        .arguments()
+        .iter()
+        .map(|of| format!("\tif (!{})\n\t\treturn FALSE;\n", field(unit, "objp->", of)));
+    let body = fields.collect::<String>() + "\treturn TRUE;\n";
+    let name = format!("{}_argument", procedure.function());
+    routine(&name, &format!("{name} *"), &body)
+}
+
 /// A routine of a type.
-pub fn routine(name: &str, parameter: &str, body: &str) -> String {
+fn routine(name: &str, parameter: &str, body: &str) -> String {
     let parameter = if parameter.ends_with('*') { parameter.to_owned() } else { format!("{parameter} ") };
     format!("\nbool_t\nxdr_{name}(XDR *xdrs, {parameter}objp)\n{{\n{body}}}\n")
 }

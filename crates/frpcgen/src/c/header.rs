@@ -1,10 +1,11 @@
 //! `foo.h`: types, constants, and prototypes.
 
-use super::names::{OF_HEADERS, number, quoted};
+use super::definitions::declarations;
+use super::names::OF_HEADERS;
 use super::order::Order;
 use super::procedures::Program;
 use super::{Unit, passed_on};
-use crate::syntax::{BaseKind, Body, Constant, Declaration, Definition, Shape, Union, Value};
+use crate::syntax::{BaseKind, Body, Shape};
 use std::fmt::Write as _;
 
 /// The whole header.
@@ -41,19 +42,6 @@ pub fn header(unit: &Unit<'_>) -> String {
     out + "\n#ifdef __cplusplus\n}\n#endif\n\n#endif\n"
 }
 
-/// The declarations in a definition that isn't a program.
-pub fn declarations(body: &Body) -> Vec<&Declaration> {
-    match body {
-        Body::Typedef(declaration) => vec![declaration],
-        Body::Struct(fields) => fields.iter().collect(),
-        Body::Union(union) => {
-            let arms = union.arms.iter().filter_map(|arm| arm.declaration.as_ref());
-            [&union.discriminant].into_iter().chain(arms).chain(union.default.iter().flatten()).collect()
-        }
-        _ => Vec::new(),
-    }
-}
-
 /// Types of C's headers that the source uses and doesn't define.
 pub fn of_headers<'u>(unit: &'u Unit<'_>) -> impl Iterator<Item = (&'static str, &'static str)> + use<'u> {
     let is_used = |name: &str| {
@@ -67,62 +55,6 @@ pub fn of_headers<'u>(unit: &'u Unit<'_>) -> impl Iterator<Item = (&'static str,
         all.any(|declaration| matches!(&declaration.base.kind, BaseKind::Named(used) if used == name))
     };
     OF_HEADERS.into_iter().filter(move |(name, _)| !unit.types.contains_key(name) && is_used(name))
-}
-
-/// One definition; a program has none of its own.
-pub fn definition(unit: &Unit<'_>, of: &Definition) -> String {
-    let name = &of.name.text;
-    match &of.body {
-        Body::Constant(Constant::Text(text)) => format!("#define {name} {}\n", quoted(text)),
-        Body::Constant(Constant::Value(value)) => format!("#define {name} {}\n", constant(value)),
-        Body::Constant(Constant::Sum(value, add)) => format!("#define {name} ({} + {add})\n", number(value)),
-        Body::Enum(members) => {
-            let mut out = format!("\nenum {name} {{\n");
-            for (index, member) in members.iter().enumerate() {
-                let value = member.value.as_ref().map(|value| format!(" = {}", number(value)));
-                let comma = if index + 1 < members.len() { "," } else { "" };
-                let _ = writeln!(out, "\t{}{}{comma}", member.name.text, value.unwrap_or_default());
-            }
-            out + &format!("}};\ntypedef enum {name} {name};\n\n")
-        }
-        Body::Struct(fields) => {
-            let mut out = format!("\nstruct {name} {{\n");
-            for field in fields {
-                let field = unit.declared(&field.base, &field.shape, &field.name.text, "\t");
-                let _ = writeln!(out, "\t{field};");
-            }
-            out + "};\n\n"
-        }
-        Body::Union(union) => union_definition(unit, name, union),
-        Body::Typedef(Declaration { base, shape, name }) => {
-            format!("typedef {};\n", unit.declared(base, shape, &name.text, ""))
-        }
-        Body::Program { .. } | Body::Foreign => String::new(),
-    }
-}
-
-fn constant(value: &Value) -> String {
-    match value {
-        Value::Number(negative, _) if *negative < 0 => format!("({negative})"),
-        value => number(value),
-    }
-}
-
-fn union_definition(unit: &Unit<'_>, name: &str, union: &Union) -> String {
-    let discriminant = &union.discriminant;
-    let discriminant = unit.declared(&discriminant.base, &discriminant.shape, &discriminant.name.text, "\t");
-    let mut out = format!("\nstruct {name} {{\n\t{discriminant};\n");
-    let arms = union.arms.iter().filter_map(|arm| arm.declaration.as_ref());
-    let arms: Vec<_> = arms.chain(union.default.iter().flatten()).collect();
-    if !arms.is_empty() {
-        out += "\tunion {\n";
-        for arm in arms {
-            let arm = unit.declared(&arm.base, &arm.shape, &arm.name.text, "\t\t");
-            let _ = writeln!(out, "\t\t{arm};");
-        }
-        let _ = writeln!(out, "\t}} {name}_u;");
-    }
-    out + "};\n\n"
 }
 
 /// Prototypes of the XDR routines.

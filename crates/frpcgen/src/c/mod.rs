@@ -6,6 +6,7 @@
 
 mod client;
 mod codec;
+mod definitions;
 mod header;
 mod names;
 mod order;
@@ -92,7 +93,7 @@ pub fn generate(
 ) -> Result<String, Diagnostics> {
     let errors = errors(sources, definitions, style);
     if !errors.is_empty() {
-        return Err(Diagnostics::in_order(sources, errors));
+        return Err(sources.in_order(errors));
     }
     let is_type =
         |definition: &&Definition| !matches!(definition.body, Body::Constant(_) | Body::Program { .. });
@@ -167,11 +168,11 @@ fn passed_on(line: &str) -> String {
     format!("{line}\n")
 }
 
-/// What the grammar allows and C can't say.
+/// Errors for declarations that the grammar allows and C can't express.
 fn errors(sources: &Sources, definitions: &[Definition], style: Style) -> Vec<Diagnostic> {
     let mut errors = Vec::new();
     for definition in definitions {
-        for declaration in header::declarations(&definition.body) {
+        for declaration in definitions::declarations(&definition.body) {
             let why = match (&declaration.base.kind, &declaration.shape) {
                 (BaseKind::Opaque, Shape::Plain | Shape::Optional) => {
                     "opaque data has a length: name[n], name<n> or name<>"

@@ -2,7 +2,7 @@
 //! seen before.
 
 use super::Unit;
-use super::header::{declarations, definition};
+use super::definitions::{declarations, definition};
 use crate::MAX_NESTING;
 use crate::syntax::{BaseKind, Body, Constant, Definition, Shape, Value};
 use std::collections::{HashMap, HashSet};

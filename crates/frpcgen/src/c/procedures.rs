@@ -1,7 +1,6 @@
-//! What a program's procedures look like in C: rpcgen's names, with FlexRPC's handles and requests.
+//! A program's procedures in C: rpcgen's names, with FlexRPC's handles and requests.
 
 use super::Unit;
-use super::codec;
 use super::names::{number, spaced};
 use crate::MAX_NESTING;
 use crate::syntax::{self, BaseKind, Body, Declaration, Definition, Shape, Value, Version};
@@ -142,13 +141,17 @@ impl Procedure<'_> {
         Passed { kind, routine, is_array: self.unit.is_array(&of.base.kind, &of.shape) }
     }
 
+    pub fn arguments(&self) -> &[Declaration] {
+        &self.of.arguments
+    }
+
     /// Whether the arguments travel as a struct of their own.
-    fn has_struct(&self) -> bool {
+    pub fn has_struct(&self) -> bool {
         let optional = |of: &Declaration| of.shape == Shape::Optional;
         self.of.arguments.len() > 1 || self.of.arguments.iter().any(optional)
     }
 
-    /// What is sent; `None` for void.
+    /// The value to send; `None` for void.
     pub fn argument(&self) -> Option<Passed> {
         if self.has_struct() {
             let kind = format!("{}_argument", self.function());
@@ -167,21 +170,6 @@ impl Procedure<'_> {
             out += &format!("\t{};\n", self.unit.declared(&of.base, &of.shape, &of.name.text, "\t"));
         }
         out + &format!("}} {name};\nextern bool_t xdr_{name}(XDR *, {name} *);\n\n")
-    }
-
-    /// The routine of the arguments' struct, if there is one.
-    pub fn argument_routine(&self, unit: &Unit<'_>) -> String {
-        if !self.has_struct() {
-            return String::new();
-        }
-        let fields = self
-            .of
-            .arguments
-            .iter()
-            .map(|of| format!("\tif (!{})\n\t\treturn FALSE;\n", codec::field(unit, "objp->", of)));
-        let body = fields.collect::<String>() + "\treturn TRUE;\n";
-        let name = format!("{}_argument", self.function());
-        codec::routine(&name, &format!("{name} *"), &body)
     }
 
     /// The caller's parameters that carry arguments.

@@ -21,7 +21,7 @@ pub fn generate(sources: &Sources, title: &str, model: &Model) -> Result<String,
     let shapes = Shapes::new(model);
     let errors = unique::check(sources, &shapes);
     if !errors.is_empty() {
-        return Err(Diagnostics::in_order(sources, errors));
+        return Err(sources.in_order(errors));
     }
     let mut code = String::new();
     if !model.programs.is_empty() {

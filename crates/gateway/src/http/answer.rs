@@ -1,17 +1,15 @@
 //! Answers' bodies, which hold their memory until the connection has taken them over.
 
-use super::HEAD_BYTES;
 use super::download::Download;
-use crate::fair::Holder;
+use super::sending::{Sending, piece};
 use crate::memory::{Account, Permit};
-use crate::slow::{Flow, Way};
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 use std::task::{Context, Poll, ready};
 use strait_wire::Encoded;
 
@@ -27,31 +25,6 @@ pub enum Answer {
 pub struct Whole {
     segments: VecDeque<Bytes>,
     sending: Option<Sending>,
-}
-
-/// Bytes that the client has to take now.
-pub struct Sending {
-    unsent: Arc<AtomicUsize>,
-    flow: Arc<Flow>,
-    holder: Arc<Holder>,
-    _memory: Option<Permit>,
-}
-
-impl Sending {
-    /// Counts them, and holds their memory.
-    pub fn new(memory: Option<Permit>, unsent: Arc<AtomicUsize>, account: &Account) -> Self {
-        unsent.fetch_add(1, Ordering::Relaxed);
-        let (flow, holder) = (account.flow().clone(), account.holder().clone());
-        flow.holds(Way::Out, &holder, memory.as_ref().map_or(0, Permit::shared_units));
-        Self { unsent, flow, holder, _memory: memory }
-    }
-}
-
-impl Drop for Sending {
-    fn drop(&mut self) {
-        self.unsent.fetch_sub(1, Ordering::Relaxed);
-        self.flow.holds(Way::Out, &self.holder, 0);
-    }
 }
 
 impl Answer {
@@ -76,11 +49,6 @@ impl Answer {
         let sending = Some(Sending::new(memory, unsent, account));
         Self::Whole(Whole { segments: encoded.segments.into(), sending })
     }
-}
-
-/// The first bytes, few enough: hyper takes a piece only when the one before is nearly sent.
-pub fn piece(of: &mut Bytes) -> Bytes {
-    of.split_to(of.len().min(HEAD_BYTES))
 }
 
 impl Body for Answer {

@@ -1,6 +1,6 @@
 //! A file on its way to a client: read piece by piece, as fast as the client takes it.
 
-use super::answer::{Sending, piece};
+use super::sending::{Sending, piece};
 use super::{Front, OfRequest, guarded};
 use crate::fair::{Grant, Key};
 use bytes::Bytes;
@@ -25,7 +25,7 @@ pub struct Download {
     sending: Option<Sending>,
 }
 
-/// The file, and the client who reads it.
+/// The file, and the client that reads it.
 pub struct Source {
     /// The connection.
     pub front: Arc<Front>,

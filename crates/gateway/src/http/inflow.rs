@@ -1,8 +1,7 @@
 //! Requests' bodies on their way in.
 
 use super::refused::{Refusal, bad};
-use crate::config::Limits;
-use crate::connection::MIN_PROGRESS_BYTES;
+use crate::config::{Limits, MIN_PROGRESS_BYTES};
 use crate::fair::Holder;
 use crate::memory::Permit;
 use crate::slow::{Flow, Way};

@@ -22,13 +22,13 @@ mod inflow;
 mod joined;
 mod refused;
 pub mod rest;
+mod sending;
 mod site;
 mod thrift;
 
 pub use joined::Joined;
-pub use site::HttpAccess;
 
-use crate::connection::MIN_PROGRESS_BYTES;
+use crate::config::MIN_PROGRESS_BYTES;
 use crate::context::Context;
 use crate::fair::Key;
 use crate::memory::{Account, Permit};
@@ -46,6 +46,7 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode, Version};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use refused::{Refusal, refused};
+use sending::HEAD_BYTES;
 use std::convert::Infallible;
 use std::io;
 use std::panic::AssertUnwindSafe;
@@ -58,9 +59,6 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 use tokio::time::interval;
 
-/// Largest head of a request, and most bytes of an answer that wait in the connection's own buffer. A
-/// token has some hundred bytes; with [`crate::Limits::connections`] they bound this memory to 128 MiB.
-const HEAD_BYTES: usize = 16 << 10;
 /// Most fields of a head. Browsers and proxies send some twenty.
 const HEAD_FIELDS: usize = 64;
 

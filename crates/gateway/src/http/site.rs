@@ -6,6 +6,7 @@
 
 use super::answer::Answer;
 use super::refused::Refusal;
+use crate::config::HttpAccess;
 use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::{Response, StatusCode, Uri};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -19,16 +20,6 @@ const READ_FIELDS: &str = "etag, content-range, content-length, accept-ranges, l
                            link, retry-after, allow";
 /// A browser may ask for this before a page of a public site reaches a private address.
 const PRIVATE_NETWORK: &str = "access-control-allow-private-network";
-
-/// The operator's choices for HTTP.
-#[derive(Debug, Clone, Default)]
-pub struct HttpAccess {
-    /// Names under which clients reach the gateway, without a port. Addresses and `localhost` are
-    /// served always.
-    pub hosts: Vec<String>,
-    /// Origins whose pages may call, as `https://host:port`.
-    pub origins: Vec<String>,
-}
 
 /// The site of one request.
 pub struct Site(Option<HeaderValue>);

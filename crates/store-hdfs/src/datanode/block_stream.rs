@@ -1,6 +1,6 @@
 //! A stream of one range of one block from one datanode.
 
-use super::super::blocks::Block;
+use super::super::block::Block;
 use super::super::wire::{ClientOperationHeader, ClientReadStatus, OpReadBlock, status};
 use super::Datanodes;
 use super::packets::Packets;

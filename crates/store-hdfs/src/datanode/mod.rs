@@ -9,7 +9,7 @@ mod transfer;
 pub(super) use block_stream::BlockStream;
 pub(super) use transfer::{OPERATION_TIMEOUT, Started, accepted, ask, receive_message};
 
-use super::blocks::Block;
+use super::block::Block;
 use super::errors::from_java;
 use super::rpc::{Connection, DATANODE_PROTOCOL, RpcError};
 use super::wire::{

@@ -1,7 +1,7 @@
 //! A datanode's answer to a read: packets, each with its checksums.
 //!
 //! ```text
-//! packet:   u32 length of what follows the header, itself included
+//! packet:   u32 length of the bytes after the header, itself included
 //!           u16 length of the header, header
 //!           checksums, one for each chunk of data
 //!           data

@@ -7,7 +7,7 @@ use crate::proto::call::Transport;
 use crate::proto::extension::Caller;
 use crate::proto::frame::{Head, Kind};
 use crate::proto::ids::{CallId, Procedure};
-use crate::server::chains::{Adopted, Job};
+use crate::server::chain::{Adopted, Job};
 use crate::server::core::{Core, Origin};
 use crate::server::service::{Reply, Request};
 use crate::server::threads::Threads;
@@ -53,7 +53,7 @@ fn start(least: usize, most: usize) -> (Arc<Workers>, Arc<Service>) {
 fn job(number: u64, procedure: Procedure) -> Job {
     let id = CallId { transaction: number, ..CallId::default() };
     Job {
-        passing: number,
+        call: number,
         head: Head { procedure, ..Head::new(Kind::Call, id) },
         args: Bytes::new(),
         caller: Caller::default(),

@@ -273,7 +273,7 @@ impl Asked<'_> {
         }
     }
 
-    /// The query's parameters. Whoever takes them ends with [`Query::end`].
+    /// The query's parameters. After the last one, call [`Query::end`].
     fn query(&self) -> Result<Query, Failure> {
         Ok(Query::parse(self.head.uri.query())?)
     }

@@ -3,12 +3,13 @@
 use super::failure::Failure;
 use super::json::{self, Attributes, Change, Rename};
 use super::{Answer, Asked, Place, files, reply};
+use crate::config::PAGE_BYTES;
 use crate::handles::{Handle, Listing};
 use crate::hex;
 use crate::listings::Unfinished;
 use crate::session::Session;
 use crate::turns;
-use crate::v2::{MAX_BLOCKS, PAGE_BYTES, next_page};
+use crate::v2::{MAX_BLOCKS, next_page};
 use hyper::header::{self, HeaderValue};
 use hyper::{Response, StatusCode};
 use serde_json::{Value, json};

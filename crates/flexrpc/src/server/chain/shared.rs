@@ -1,19 +1,13 @@
 //! State of the chain calls under way, shared by service workers and the forwarder.
 
+use super::call::{ChainCall, Idle};
+use super::executing::Executing;
+use super::inbox::Inbox;
+use super::job::Job;
 use crate::net::pool::Pool;
-use crate::proto::Micros;
-use crate::proto::extension::Caller;
-use crate::proto::frame::Head;
-use crate::server::core::Origin;
-use crate::server::lent::Lent;
-use crate::server::passing::{Idle, Passing};
 use crate::server::service::{Ended, Reply};
+use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use crate::sync::{Mutex, MutexGuard};
-use bytes::Bytes;
-use rustix::event::{EventfdFlags, eventfd};
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::collections::VecDeque;
 use std::io;
 use std::sync::PoisonError;
 
@@ -29,7 +23,7 @@ pub(crate) struct Chains {
     /// Messages to the forwarder.
     pub(crate) adopted: Inbox<Adopted>,
     /// Calls that their own workers are executing.
-    pub(crate) lent: Lent,
+    pub(crate) executing: Executing,
     /// Connections to next callees.
     pub(crate) idle: Idle,
     next_id: AtomicU64,
@@ -43,20 +37,9 @@ pub(crate) struct Chains {
 /// A message to the forwarder.
 pub(crate) enum Adopted {
     /// A call whose worker is needed for other connections.
-    Call(Box<Passing>),
+    Call(Box<ChainCall>),
     /// The result of a call that the forwarder keeps.
     Ran(u64, Result<Reply, Ended>),
-}
-
-/// A chain's call to execute at this callee.
-pub(crate) struct Job {
-    /// The id of its chain call.
-    pub(crate) passing: u64,
-    pub(crate) head: Head,
-    pub(crate) args: Bytes,
-    pub(crate) caller: Caller,
-    pub(crate) origin: Origin,
-    pub(crate) arrived: Micros,
 }
 
 impl Chains {
@@ -65,7 +48,7 @@ impl Chains {
         Ok(Self {
             jobs,
             adopted,
-            lent: Lent::default(),
+            executing: Executing::default(),
             idle: Mutex::new(Pool::new(POOLED)),
             next_id: AtomicU64::new(FIRST_CALL),
             carried: AtomicUsize::new(0),
@@ -113,7 +96,7 @@ impl Chains {
         // The order matters: a worker gives a call to the forwarder before it uncounts it.
         self.ended.load(Ordering::Acquire)
             && self.carried.load(Ordering::Acquire) == 0
-            && self.adopted.queue().is_empty()
+            && self.adopted.is_empty()
     }
 }
 
@@ -126,45 +109,5 @@ impl Drop for Counted<'_> {
         if self.0.are_closed() {
             self.0.adopted.wake();
         }
-    }
-}
-
-/// A queue that epoll can watch.
-pub(crate) struct Inbox<T> {
-    queue: Mutex<VecDeque<T>>,
-    filled: OwnedFd,
-}
-
-impl<T> Inbox<T> {
-    fn new() -> io::Result<Self> {
-        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK | EventfdFlags::SEMAPHORE;
-        Ok(Self { queue: Mutex::default(), filled: eventfd(0, flags)? })
-    }
-
-    pub(crate) fn put(&self, item: T) {
-        self.queue().push_back(item);
-        self.wake();
-    }
-
-    /// Wakes the watching threads.
-    pub(crate) fn wake(&self) {
-        // Fails only at 2^64 items.
-        let _ = rustix::io::write(&self.filled, &1u64.to_ne_bytes());
-    }
-
-    /// Takes an item, unless there is none or another thread was faster.
-    pub(crate) fn take_one(&self) -> Option<T> {
-        rustix::io::read(&self.filled, &mut [0; 8]).ok()?;
-        self.queue().pop_front()
-    }
-
-    fn queue(&self) -> MutexGuard<'_, VecDeque<T>> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl<T> AsFd for Inbox<T> {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.filled.as_fd()
     }
 }

@@ -1,17 +1,14 @@
 //! The forwarder: one thread for the chain calls whose workers are needed for other connections
-//! (section IV.C).
-//!
-//! The last service worker never waits for a callee downstream. So chains that cross each other
-//! (A→B→C and C→B→A) can't deadlock bounded pools. The forwarder takes over calls that have to
-//! wait; it only moves bytes and sleeps in epoll.
+//! (section IV.C). It only moves bytes and sleeps in epoll.
 
+use super::call::{Advanced, ChainCall};
+use super::shared::{Adopted, Chains, FIRST_CALL};
 use crate::net::clock;
 use crate::net::socket;
 use crate::net::spin::Spinner;
 use crate::proto::Micros;
-use crate::server::chains::{Adopted, FIRST_CALL};
-use crate::server::passing::{Advanced, Passing};
-use crate::server::workers::Workers;
+use crate::server::connection::ConnectionTable;
+use crate::server::core::Core;
 use crate::sync::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::fd::{AsFd, OwnedFd};
 use std::collections::HashMap;
@@ -31,26 +28,29 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 
 const INBOX: u64 = FIRST_CALL - 1;
 
-pub(crate) struct Forwarder {
-    workers: Arc<Workers>,
+pub(crate) struct Forwarder<C> {
+    core: Arc<Core>,
+    chains: Arc<Chains>,
+    connections: Arc<C>,
     epoll: OwnedFd,
-    passing: HashMap<u64, Box<Passing>>,
+    calls: HashMap<u64, Box<ChainCall>>,
     /// Calls that yielded to others. No event will announce them.
     unfinished: Vec<u64>,
     /// The time at which a shutdown drops all calls.
     ends_at: Option<Micros>,
 }
 
-impl Forwarder {
-    pub(crate) fn new(workers: Arc<Workers>) -> io::Result<Self> {
+impl<C: ConnectionTable> Forwarder<C> {
+    pub(crate) fn new(core: Arc<Core>, chains: Arc<Chains>, connections: Arc<C>) -> io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-        epoll::add(&epoll, &workers.chains.adopted, EventData::new_u64(INBOX), EventFlags::IN)?;
-        Ok(Self { workers, epoll, passing: HashMap::new(), unfinished: Vec::new(), ends_at: None })
+        epoll::add(&epoll, &chains.adopted, EventData::new_u64(INBOX), EventFlags::IN)?;
+        let (calls, unfinished) = (HashMap::new(), Vec::new());
+        Ok(Self { core, chains, connections, epoll, calls, unfinished, ends_at: None })
     }
 
     /// Passes calls on until it is closed and none is left.
     pub(crate) fn run(mut self) {
-        let mut spinner = Spinner::new(self.workers.core.options.spin);
+        let mut spinner = Spinner::new(self.core.options.spin);
         while !self.is_over() {
             let mut events = [Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }; EVENTS];
             let count = self.sleep(&mut events, &mut spinner);
@@ -63,7 +63,7 @@ impl Forwarder {
             for id in std::mem::take(&mut self.unfinished) {
                 self.advance(id);
             }
-            if self.workers.chains.are_closed() {
+            if self.chains.are_closed() {
                 self.come_to_an_end();
             }
             self.look_at_the_time();
@@ -72,7 +72,7 @@ impl Forwarder {
 
     fn is_over(&self) -> bool {
         let ended = self.ends_at.is_some_and(|at| clock::now() >= at);
-        self.passing.is_empty() && (ended || self.workers.chains.are_over())
+        self.calls.is_empty() && (ended || self.chains.are_over())
     }
 
     fn sleep(&self, events: &mut [Event], spinner: &mut Spinner) -> usize {
@@ -83,15 +83,15 @@ impl Forwarder {
         if !self.unfinished.is_empty() {
             return poll(Duration::ZERO);
         }
-        if !self.passing.is_empty() {
+        if !self.calls.is_empty() {
             let spun = spinner.spin(|| Some(poll(Duration::ZERO)).filter(|count| *count > 0));
             if let Some(count) = spun {
                 return count;
             }
         }
         let now = clock::now();
-        let lent = self.workers.chains.lent.look_at();
-        let due = self.passing.values().filter_map(|passing| passing.due(&self.workers.core));
+        let lent = self.chains.executing.look_at();
+        let due = self.calls.values().filter_map(|call| call.due(&self.core));
         let due = due.chain(self.ends_at).fold(lent, Micros::min);
         let count = poll(Duration::from_micros(due.saturating_sub(now)).min(LONGEST_SLEEP));
         spinner.slept_since(now);
@@ -99,13 +99,13 @@ impl Forwarder {
     }
 
     fn take_over(&mut self) {
-        while let Some(adopted) = self.workers.chains.adopted.take_one() {
+        while let Some(adopted) = self.chains.adopted.take_one() {
             match adopted {
-                Adopted::Call(passing) => self.adopt(passing),
+                Adopted::Call(call) => self.adopt(call),
                 Adopted::Ran(id, ended) => {
                     // The call is gone if it timed out.
-                    if let Some(passing) = self.passing.get_mut(&id) {
-                        passing.ran(ended);
+                    if let Some(call) = self.calls.get_mut(&id) {
+                        call.ran(ended);
                         self.advance(id);
                     }
                 }
@@ -113,21 +113,21 @@ impl Forwarder {
         }
     }
 
-    fn adopt(&mut self, passing: Box<Passing>) {
-        let id = passing.id;
-        watch(&self.epoll, &passing.upstream.fd, id);
-        self.passing.insert(id, passing);
+    fn adopt(&mut self, call: Box<ChainCall>) {
+        let id = call.id;
+        watch(&self.epoll, &call.upstream.fd, id);
+        self.calls.insert(id, call);
         self.advance(id);
     }
 
     fn advance(&mut self, id: u64) {
-        let Some(passing) = self.passing.get_mut(&id) else { return };
-        let chains = &self.workers.chains;
-        let advanced = passing.advance(&self.workers.core, &chains.idle, false);
-        if let Some(job) = passing.take_job() {
+        let Some(call) = self.calls.get_mut(&id) else { return };
+        let chains = &self.chains;
+        let advanced = call.advance(&self.core, &chains.idle, false);
+        if let Some(job) = call.take_job() {
             chains.jobs.put(job);
         }
-        if let Some(downstream) = passing.downstream.as_mut().filter(|downstream| !downstream.watched) {
+        if let Some(downstream) = call.downstream.as_mut().filter(|downstream| !downstream.watched) {
             downstream.watched = true;
             watch(&self.epoll, &downstream.fd, id);
         }
@@ -136,37 +136,35 @@ impl Forwarder {
             Advanced::More => return self.unfinished.push(id),
             Advanced::Over | Advanced::Closed => {}
         }
-        let Some(passing) = self.passing.remove(&id) else { return };
-        let _ = epoll::delete(&self.epoll, &passing.upstream.fd);
+        let Some(call) = self.calls.remove(&id) else { return };
+        let _ = epoll::delete(&self.epoll, &call.upstream.fd);
         // A worker may carry the next call on it.
-        if let Some(downstream) = passing.downstream.as_ref().filter(|downstream| downstream.watched) {
+        if let Some(downstream) = call.downstream.as_ref().filter(|downstream| downstream.watched) {
             let _ = epoll::delete(&self.epoll, &downstream.fd);
         }
         match advanced {
-            Advanced::Closed => self.workers.forget(passing.upstream.token),
-            _ => self.workers.resume(&passing.release(&chains.idle)),
+            Advanced::Closed => self.connections.forget(call.upstream.token),
+            _ => self.connections.resume(&call.release(&chains.idle)),
         }
     }
 
     fn come_to_an_end(&mut self) {
-        let (now, drain) = (clock::now(), self.workers.core.options.drain);
+        let (now, drain) = (clock::now(), self.core.options.drain);
         let ends_at = *self.ends_at.get_or_insert_with(|| clock::after(now, drain));
         let soon = clock::after(now, LAST_WAIT.min(drain)).min(ends_at);
-        self.passing.values_mut().for_each(|passing| passing.end_by(soon, ends_at));
-        self.workers.chains.lent.end_by(ends_at);
+        self.calls.values_mut().for_each(|call| call.end_by(soon, ends_at));
+        self.chains.executing.end_by(ends_at);
     }
 
     fn look_at_the_time(&mut self) {
-        let (now, core) = (clock::now(), &self.workers.core);
-        let late = |passing: &Passing| passing.due(core).is_some_and(|by| now >= by);
-        let due: Vec<u64> =
-            self.passing.iter().filter(|(_, passing)| late(passing)).map(|(id, _)| *id).collect();
+        let (now, core) = (clock::now(), &self.core);
+        let late = |call: &ChainCall| call.due(core).is_some_and(|by| now >= by);
+        let due: Vec<u64> = self.calls.iter().filter(|(_, call)| late(call)).map(|(id, _)| *id).collect();
         for id in due {
             self.advance(id);
         }
-        let workers = Arc::clone(&self.workers);
-        while let Some(passing) = workers.chains.lent.take_late(now, &workers.core) {
-            self.adopt(passing);
+        while let Some(call) = self.chains.executing.take_late(now, &self.core) {
+            self.adopt(call);
         }
     }
 }

@@ -1,31 +1,31 @@
 //! Chain calls that their own workers execute. While a service runs, no other thread would notice
 //! that the call times out. So the forwarder checks their deadlines, and answers for late ones.
 
+use super::call::ChainCall;
 use crate::proto::Micros;
 use crate::server::core::Core;
-use crate::server::passing::Passing;
 use crate::sync::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::sync::PoisonError;
 
-pub(crate) struct Lent(Mutex<State>);
+pub(crate) struct Executing(Mutex<State>);
 
 struct State {
-    calls: HashMap<u64, Box<Passing>>,
+    calls: HashMap<u64, Box<ChainCall>>,
     /// The time of the forwarder's next check.
     look_at: Micros,
 }
 
-impl Default for Lent {
+impl Default for Executing {
     fn default() -> Self {
         Self(Mutex::new(State { calls: HashMap::new(), look_at: Micros::MAX }))
     }
 }
 
-impl Lent {
+impl Executing {
     /// Keeps a call while its worker executes it. `true` if the forwarder must be woken, because
     /// its next check would come too late.
-    pub(crate) fn lend(&self, call: Box<Passing>, core: &Core) -> bool {
+    pub(crate) fn lend(&self, call: Box<ChainCall>, core: &Core) -> bool {
         let mut state = self.state();
         let by = call.due(core).unwrap_or(Micros::MAX);
         state.calls.insert(call.id, call);
@@ -36,12 +36,12 @@ impl Lent {
     }
 
     /// Takes the call back, unless it timed out first.
-    pub(crate) fn take_back(&self, id: u64) -> Option<Box<Passing>> {
+    pub(crate) fn take_back(&self, id: u64) -> Option<Box<ChainCall>> {
         self.state().calls.remove(&id)
     }
 
     /// Takes a call that has timed out.
-    pub(crate) fn take_late(&self, now: Micros, core: &Core) -> Option<Box<Passing>> {
+    pub(crate) fn take_late(&self, now: Micros, core: &Core) -> Option<Box<ChainCall>> {
         let mut state = self.state();
         if now < state.look_at {
             return None;

@@ -3,12 +3,13 @@
 //! callee more than the work. This holds only while another worker watches the other connections.
 //! Else the forwarder takes over the call, in whatever state it is.
 
+use super::call::{Advanced, ChainCall};
+use super::job::Job;
+use super::shared::{Adopted, Chains};
 use crate::net::clock;
 use crate::net::reader::Frame;
-use crate::server::chains::{Adopted, Chains, Job};
 use crate::server::connection::{Connection, MayStay, STICK};
 use crate::server::core::Core;
-use crate::server::passing::{Advanced, Passing};
 use std::sync::Arc;
 
 /// The end of a worker's part in a call.
@@ -31,15 +32,15 @@ pub(crate) fn carry(
     others: &impl MayStay,
 ) -> Carried {
     let (id, _counted) = chains.carry();
-    let Some(passing) = Passing::begin(id, Arc::clone(connection), frame, core) else {
+    let Some(call) = ChainCall::begin(id, Arc::clone(connection), frame, core) else {
         return Carried::Closed;
     };
-    let mut passing = Box::new(passing);
+    let mut call = Box::new(call);
     let may_stay = || others.may_stay() && !chains.are_closed();
     loop {
-        match passing.advance(core, &chains.idle, may_stay()) {
+        match call.advance(core, &chains.idle, may_stay()) {
             Advanced::Over => {
-                passing.release(&chains.idle);
+                call.release(&chains.idle);
                 return Carried::Over;
             }
             Advanced::Closed => return Carried::Closed,
@@ -47,33 +48,33 @@ pub(crate) fn carry(
             Advanced::Waits if may_stay() => {}
             Advanced::More | Advanced::Waits => break,
         }
-        if passing.has_left()
-            && let Some(job) = passing.take_job()
+        if call.has_left()
+            && let Some(job) = call.take_job()
         {
-            match execute(passing, job, core, chains) {
-                Some(executed) => passing = executed,
+            match execute(call, job, core, chains) {
+                Some(executed) => call = executed,
                 None => return Carried::Left,
             }
-        } else if !passing.wait(clock::after(clock::now(), STICK)) {
+        } else if !call.wait(clock::after(clock::now(), STICK)) {
             break;
         }
     }
-    chains.adopt(Adopted::Call(passing));
+    chains.adopt(Adopted::Call(call));
     Carried::Left
 }
 
 /// Executes the call; `None` if it timed out first, and the forwarder has it.
-fn execute(passing: Box<Passing>, job: Job, core: &Core, chains: &Chains) -> Option<Box<Passing>> {
-    let id = passing.id;
+fn execute(call: Box<ChainCall>, job: Job, core: &Core, chains: &Chains) -> Option<Box<ChainCall>> {
+    let id = call.id;
     let run = || core.run(&job.head, job.args, job.caller, job.origin, job.arrived);
-    if chains.lent.lend(passing, core) {
+    if chains.executing.lend(call, core) {
         chains.adopted.wake();
     }
     let ended = run();
-    match chains.lent.take_back(id) {
-        Some(mut passing) => {
-            passing.ran(ended);
-            Some(passing)
+    match chains.executing.take_back(id) {
+        Some(mut call) => {
+            call.ran(ended);
+            Some(call)
         }
         None => {
             chains.adopt(Adopted::Ran(id, ended));

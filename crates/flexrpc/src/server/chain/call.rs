@@ -1,7 +1,9 @@
 //! One chain call on its way through this callee: bytes arrive from the caller or the previous
 //! callee and go on to the next; outcomes come back. It never sleeps. Its owner, a worker or the
-//! forwarder, calls [`Passing::advance`] when a socket is ready or a timer is due.
+//! forwarder, calls [`ChainCall::advance`] when a socket is ready or a timer is due.
 
+use super::downstream::{Downstream, Push};
+use super::job::Job;
 use crate::net::buffer::{Buffer, Share};
 use crate::net::clock;
 use crate::net::pool::Pool;
@@ -17,10 +19,8 @@ use crate::proto::frame::{Head, Kind, TAG_BYTES, flags};
 use crate::proto::reception::Reception;
 use crate::proto::relay::Relay;
 use crate::proto::status::{Doubt, Fault, Outcome, Refusal};
-use crate::server::chains::Job;
 use crate::server::connection::Connection;
 use crate::server::core::{Core, Response, untagged_refusal};
-use crate::server::downstream::{Downstream, Push};
 use crate::server::service::{Ended, Reply};
 use crate::sync::{Mutex, MutexGuard};
 use bytes::Bytes;
@@ -39,7 +39,7 @@ const KEPT_TIME: Micros = 16;
 /// Idle connections to next callees.
 pub(crate) type Idle = Mutex<Pool<Downstream>>;
 
-pub(crate) struct Passing {
+pub(crate) struct ChainCall {
     pub(crate) id: u64,
     pub(crate) upstream: Arc<Connection>,
     reader: Reader,
@@ -83,7 +83,7 @@ pub(crate) enum Advanced {
     Closed,
 }
 
-impl Passing {
+impl ChainCall {
     /// Takes over a connection on which a chain call's head has arrived.
     pub(crate) fn begin(
         id: u64,
@@ -101,7 +101,7 @@ impl Passing {
             None => (*reader.head()?, reader.arrived(), Extension::decode(reader.extension())),
         };
         let now = clock::now();
-        let mut passing = Self {
+        let mut call = Self {
             id,
             upstream,
             reader,
@@ -122,15 +122,15 @@ impl Passing {
             answer: None,
             untaken: None,
         };
-        match extension.map_err(|_| Refusal::Malformed).and_then(|extension| passing.plan(extension, core)) {
+        match extension.map_err(|_| Refusal::Malformed).and_then(|extension| call.plan(extension, core)) {
             Ok(()) => {}
-            Err(refusal) => passing.refusal = Some(refusal),
+            Err(refusal) => call.refusal = Some(refusal),
         }
         match frame {
-            Some(frame) => passing.payload_is_whole(frame, core).then_some(passing),
+            Some(frame) => call.payload_is_whole(frame, core).then_some(call),
             None => {
-                passing.relay.received(passing.reader.payload_so_far().len());
-                Some(passing)
+                call.relay.received(call.reader.payload_so_far().len());
+                Some(call)
             }
         }
     }
@@ -315,7 +315,7 @@ impl Passing {
     pub(crate) fn take_job(&mut self) -> Option<Job> {
         let args = self.payload.clone()?;
         Some(Job {
-            passing: self.id,
+            call: self.id,
             head: self.head,
             args,
             caller: self.caller.take()?,

@@ -1,0 +1,18 @@
+//! The execution of a chain's call, as the call's owner hands it to a worker.
+
+use crate::proto::Micros;
+use crate::proto::extension::Caller;
+use crate::proto::frame::Head;
+use crate::server::core::Origin;
+use bytes::Bytes;
+
+/// A chain's call to execute at this callee.
+pub(crate) struct Job {
+    /// The id of its chain call.
+    pub(crate) call: u64,
+    pub(crate) head: Head,
+    pub(crate) args: Bytes,
+    pub(crate) caller: Caller,
+    pub(crate) origin: Origin,
+    pub(crate) arrived: Micros,
+}

@@ -1,0 +1,32 @@
+//! The forwarding of chain calls: a call arrives from its caller or from the previous callee, this
+//! callee executes it, and passes its bytes on to the next.
+//!
+//! ```text
+//!  previous ── call ──▶ ┌──────────── ChainCall ───────────┐ ── call ──▶ Downstream ──▶ next
+//!  callee  ◀ outcomes ─ └──▲──────────────▲──────────────▲─┘ ◀─ outcomes ──             callee
+//!                          │ carries      │ keeps        │ keeps
+//!                       a worker ─ lends ▶ Executing ─ late ▶ Forwarder
+//!                          │    (while the service runs)    │    ▲
+//!                          └─────── if others need it ──────┼────┘ Chains::adopted
+//!                       any worker ◀── Job ── Chains::jobs ─┘
+//! ```
+//!
+//! A call has one owner at a time, which advances it. Usually its worker does everything
+//! (`carrier`). The last service worker never waits for a callee behind this one. So chains that
+//! cross each other (A→B→C and C→B→A) can't deadlock bounded pools. The forwarder takes over calls
+//! that have to wait. Their services run as jobs of any worker.
+
+mod call;
+mod carrier;
+mod downstream;
+mod executing;
+mod forwarder;
+mod inbox;
+mod job;
+mod shared;
+
+pub(crate) use carrier::{Carried, carry};
+pub(crate) use forwarder::Forwarder;
+#[cfg(all(test, shuttle))]
+pub(crate) use job::Job;
+pub(crate) use shared::{Adopted, Chains};
