@@ -97,7 +97,9 @@ struct Host {
 impl Host {
     fn send(&self, frame: Frame) {
         // If the helper is gone, its end is among the events.
-        let _ = self.jobs.as_ref().map(|jobs| jobs.send(frame));
+        if let Some(jobs) = &self.jobs {
+            let _ = jobs.send(frame);
+        }
     }
 }
 
