@@ -1,11 +1,6 @@
 //! State shared by all threads of a datanode.
 
-use super::{
-    DatanodeOptions,
-    directories::Directories,
-    rousing::Rousing,
-    space::Space,
-};
+use super::{DatanodeOptions, directories::Directories, rousing::Rousing, space::Space};
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     io,
