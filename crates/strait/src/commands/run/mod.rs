@@ -96,8 +96,10 @@ struct Host {
 
 impl Host {
     fn send(&self, frame: Frame) {
-        // If the helper is gone, its end is among the events.
-        let _ = self.jobs.as_ref().map(|jobs| jobs.send(frame));
+        if let Some(jobs) = &self.jobs {
+            // If the helper is gone, its end is among the events.
+            let _ = jobs.send(frame);
+        }
     }
 }
 
