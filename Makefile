@@ -18,15 +18,15 @@ test:
 test-languages:
 	@scripts/test-languages.sh
 
-# What takes too long for every change: a million calls, a million schedules.
+# The tests that take too long for every change: a million calls, a million schedules.
 test-heavy:
 	@scripts/test-heavy.sh
 
-# What is `unsafe`, under valgrind.
+# The `unsafe` code, under valgrind.
 memcheck:
 	@scripts/memcheck.sh
 
-# What clients of two gateways saw while processes failed: STORE=kadoop or hdfs, SECONDS, SEED.
+# The answers to clients of two gateways while processes fail: STORE=kadoop or hdfs, SECONDS, SEED.
 STORE ?= kadoop
 histories:
 	@scripts/histories.sh $(STORE) $(or $(SECONDS),120) $(or $(SEED),1)

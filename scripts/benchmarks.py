@@ -29,7 +29,7 @@ RESULTS = ROOT / "bench/results"
 PAGE = ROOT / "docs/benchmarks.md"
 BEGIN, END = "<!-- figures: scripts/benchmarks.py -->\n", "<!-- end of figures -->\n"
 TIMES = "\N{MULTIPLICATION SIGN}"
-# What a row's result is, by its measure.
+# The words behind a row's result, by its measure.
 WORDS = {"times": " as fast", "share": " of the limit", "bound": " the bound"}
 # Of the pictures, in pixels: a letter of a case, the bars and their figures, a bar.
 LETTER, BARS, FIGURE, BAR = 7, 300, 130, 20

@@ -3,8 +3,8 @@
 # the inputs of that seed; otherwise they are other ones each time.
 #
 # On the stable toolchain: LLVM's coverage counters are ordinary code-generation
-# flags. What stays away is AddressSanitizer, which is nightly's; the crates
-# fuzzed here have no unsafe code for it to watch.
+# flags. AddressSanitizer would need the nightly toolchain; the crates fuzzed here
+# have no unsafe code for it to watch.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/setup.sh fuzz

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What takes too long for every change, an hour and a half on four cores: each crate built alone;
+# The tests that take too long for every change, an hour and a half on four cores: each crate built alone;
 # FlexRPC's million real calls under faults, a process of a chain struck at each byte of a call, its
 # million simulated schedules, and a million thread orders; Kadoop's million schedules, 200 times
 # that one of its processes is killed, and 200 that one or all of its servers lose power; 100 faults

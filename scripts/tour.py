@@ -153,7 +153,7 @@ class Tour:
         return "".join(f"{line}\n" for line in lines)
 
     def output(self, command: list[str]) -> list[str]:
-        """What a command prints."""
+        """The output of a command."""
         script = "\n".join(line[2:] for line in command).replace(WRITTEN_ADDRESS, self.address)
         found = subprocess.run(
             ["bash", "-c", f"cd {shlex.quote(str(self.home))}\n{script}"],

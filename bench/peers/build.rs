@@ -1,5 +1,5 @@
 //! The reading half of Strait's interface, for volo: the messages of
-//! idl/dfs.thrift, with a service of what a client needs to read a file.
+//! idl/dfs.thrift, with a service that has the calls for reading a file.
 
 use std::error::Error;
 

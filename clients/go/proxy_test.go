@@ -27,7 +27,7 @@ const (
 	halfBytes = 7
 )
 
-// proxy forwards to a gateway; what the gateway answers suffers from its fault.
+// proxy forwards to a gateway; the gateway's answers suffer from its fault.
 type proxy struct {
 	address  string
 	target   string

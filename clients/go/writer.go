@@ -400,8 +400,8 @@ func (w *Writer) explained(err error) error {
 	isUnknownHandle := failure.Kind == InvalidArgument
 	if failure.Kind == Unauthenticated ||
 		isUnknownHandle && w.session.currentIncarnation() != w.incarnation {
-		return newError(OutcomeUnknown, "the session that had the file open has ended; what was "+
-			"flushed is in the file, what was written since may be ("+failure.Message+")", w.path)
+		return newError(OutcomeUnknown, "the session that had the file open has ended; flushed "+
+			"bytes are in the file, later ones may be ("+failure.Message+")", w.path)
 	}
 	if isUnknownHandle && w.refusal != nil {
 		// The store couldn't go on, and the gateway has closed the file.

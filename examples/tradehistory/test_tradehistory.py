@@ -42,7 +42,7 @@ def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, int]]:
 
 
 def last_sale(transport: Any, protocol: Any) -> dict[str, Any]:
-    """What a client of Thrift's library gets."""
+    """The answers to a client of Thrift's library."""
     from trade import TradeHistory
 
     transport.open()

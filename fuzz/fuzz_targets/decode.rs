@@ -51,7 +51,7 @@ fn call(protocol: Protocol, message: Bytes) {
     }
 }
 
-/// What was understood says the same when it is sent on.
+/// A decoded message means the same after it is encoded again.
 fn answer<M>(protocol: Protocol, message: Bytes)
 where
     M: Method + Debug,

@@ -1,5 +1,5 @@
 //! FlexRPC's frames: heads, extensions, outcomes of chains. Input: one byte that
-//! picks the reader, then its bytes. What is read must be written the same.
+//! picks the reader, then its bytes. A message that was read must be written the same.
 #![no_main]
 
 use bytes::Bytes;

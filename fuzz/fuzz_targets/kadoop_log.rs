@@ -20,7 +20,7 @@ fuzz_target!(|data: &[u8]| {
         2 => log(rest),
         _ => checkpoint(rest),
     };
-    // Whatever it says, it says it without a panic.
+    // Any outcome will do, but no panic.
     let _ = load(&disk, CLUSTER, &Config::default());
 });
 

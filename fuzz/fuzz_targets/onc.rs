@@ -1,6 +1,6 @@
 //! Plain ONC RPC: calls, replies, and records out of their fragments. Input: one
-//! byte that picks the reader, then its bytes. What is read must be written the
-//! same, and a stream's records mustn't depend on the pieces that it comes in.
+//! byte that picks the reader, then its bytes. A message that was read must be written the
+//! same, and a stream's records mustn't depend on the pieces in which it arrives.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -205,7 +205,7 @@ def relay(client: socket.socket, server: socket.socket) -> None:
 
 
 def show(url: str) -> dict[str, str]:
-    """What a page reports once it is done."""
+    """The report of a page that is done."""
     with tempfile.TemporaryDirectory() as profile:
         browser = ["chromium", *FLAGS, f"--user-data-dir={profile}", url]
         done = subprocess.run(

@@ -272,7 +272,7 @@ final class HdfsOrders {
         long run(int thread) throws Exception;
     }
 
-    /** The sum of what the threads return. */
+    /** The sum of the threads' results. */
     private static long inThreads(int threads, Work work) throws InterruptedException, ExecutionException {
         List<Callable<Long>> all = new ArrayList<>();
         for (int thread = 0; thread < threads; thread++) {

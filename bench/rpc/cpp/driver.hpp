@@ -1,5 +1,5 @@
-// What the clients have in common; the same as ../src/lib.rs, which says how
-// they are driven.
+// The common part of the clients, as in ../src/lib.rs, which says how a driver
+// uses them.
 #pragma once
 
 #include <algorithm>

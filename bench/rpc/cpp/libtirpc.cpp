@@ -15,9 +15,9 @@ void null_program_1(struct svc_req* request, SVCXPRT* transport);
 
 namespace {
 
-/// What its stream reads and writes at a time: the most it takes.
+/// Bytes that its stream reads and writes at a time: the most it takes.
 constexpr u_int kStreamBuffer = 64 * 1024;
-/// What a datagram carries at most, its head included.
+/// Most bytes of a datagram, its head included.
 constexpr u_int kDatagram = 65507;
 /// The kernel's default loses datagrams of four callers with 60 KiB each.
 constexpr int kReceiveBuffer = 4 << 20;

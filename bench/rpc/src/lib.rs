@@ -1,5 +1,5 @@
-//! What the clients have in common: they are driven by lines on their standard
-//! input, and answer each with a line of JSON, so that one connection lives
+//! The common part of the clients. They read commands, one a line, on their standard
+//! input, and answer each with a line of JSON. So one connection lives
 //! through many short measurements.
 //!
 //! `MODE BYTES CALLERS MILLISECONDS GAP_MICROSECONDS`: so many callers make
@@ -14,7 +14,7 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What goes wrong, as a line for people.
+/// An error is a line for people.
 pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 /// Bytes that the bare limit sends before the argument, and answers with: as
@@ -37,8 +37,8 @@ pub fn addresses() -> Result<Vec<SocketAddr>> {
     if addresses.is_empty() { Err("no address".into()) } else { Ok(addresses) }
 }
 
-/// What a mode is, and to which callees: `MODE@N` is to the first N of them,
-/// without a number to the first alone.
+/// Splits a mode from its callees: `MODE@N` calls the first N of them, and `MODE`
+/// the first alone.
 pub fn callees<'a>(mode: &'a str, all: &'a [SocketAddr]) -> Result<(&'a str, &'a [SocketAddr])> {
     let (mode, degree) = mode.split_once('@').unwrap_or((mode, "1"));
     Ok((mode, all.get(..degree.parse()?).ok_or("not so many callees")?))

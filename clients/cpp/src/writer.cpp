@@ -340,8 +340,8 @@ void Writer::Impl::explained(Step step) {
         if (error.kind() == ErrorKind::Unauthenticated ||
             (unknown_handle && session_->incarnation() != incarnation_)) {
             raise(ErrorKind::OutcomeUnknown,
-                  "the session that had the file open has ended; what was flushed is in the file, "
-                  "what was written since may be (" +
+                  "the session that had the file open has ended; flushed bytes are in the file, "
+                  "later ones may be (" +
                       error.message() + ")",
                   path_);
         }

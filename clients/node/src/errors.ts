@@ -34,7 +34,7 @@ const NUMBERS: Record<string, number | undefined> = { ...os.constants.errno, ENO
 /** A failed operation, with the fields that errors of `node:fs` have. */
 export class StraitError extends Error {
   override readonly name = "StraitError";
-  /** What went wrong; a newer gateway may send another name. */
+  /** The kind of error; a newer gateway may send another name. */
   readonly kind: ErrorKind | (string & {});
   /** As `node:fs` names it: `ENOENT` for `NotFound`. */
   readonly code: string;

@@ -40,7 +40,7 @@ export interface Endpoint {
   token: string | undefined;
 }
 
-/** What marks a request that changes something. */
+/** The fields of a request that changes something. */
 interface Mutation {
   requestId?: Buffer | undefined;
   isRetry?: boolean | undefined;

@@ -68,7 +68,7 @@ export interface Checksum {
   value: Buffer;
 }
 
-/** How to make a file; what isn't given is the store's default. */
+/** Settings of a new file; the store has a default for each. */
 export interface CreateOptions {
   /** Permission bits, exactly as the file gets them (no umask). */
   permission?: number;

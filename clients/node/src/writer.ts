@@ -326,8 +326,8 @@ export class FileWriter {
     if (error.kind === "Unauthenticated" || (isUnknownHandle && isNewSession)) {
       return new StraitError(
         "OutcomeUnknown",
-        "the session that had the file open has ended; what was flushed is in the file, what was " +
-          `written since may be (${error.reason})`,
+        "the session that had the file open has ended; flushed bytes are in the file, later " +
+          `ones may be (${error.reason})`,
         this.path,
       );
     }

@@ -16,7 +16,7 @@ HALF_BYTES = 7
 
 
 class FaultyProxy:
-    """Forwards to a gateway; what the gateway answers suffers from `fault`."""
+    """Forwards to a gateway; the gateway's answers suffer from `fault`."""
 
     def __init__(self, target_port: int) -> None:
         self.fault: Fault = "none"

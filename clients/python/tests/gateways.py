@@ -50,7 +50,7 @@ def binary() -> Path | None:
 
 
 def stores() -> list[str]:
-    """What there is to test against: `file` always, `hdfs` where there is one."""
+    """The stores to test against: `file` always, and `hdfs` if one runs."""
     return ["file", "hdfs"] if os.environ.get("STRAIT_TEST_HDFS") else ["file"]
 
 

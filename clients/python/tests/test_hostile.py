@@ -1,4 +1,4 @@
-"""What a gateway that is broken, or worse, can do to a program: raise a typed error."""
+"""A broken or hostile gateway can do one thing to a program: raise a typed error."""
 
 import contextlib
 import socket

@@ -185,7 +185,7 @@ def test_errors_name_the_path_that_was_asked_for(fake, client, tmp_path, monkeyp
 
 
 class Reluctant(io.RawIOBase):
-    """Takes some of what it is given, as a socket or a full disk does."""
+    """Takes some of the given bytes, as a socket or a full disk does."""
 
     def __init__(self):
         super().__init__()

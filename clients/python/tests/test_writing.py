@@ -65,7 +65,7 @@ def test_a_writer_whose_gateway_forgot_it_says_that_its_outcome_is_unknown(fake,
 
 
 def act(step, file):
-    """A step of a writer's, and whatever tells what came of it."""
+    """A step of a writer's, and the call that shows its outcome."""
     if step == "write":
         file.write(b"more")
         step = "flush"
@@ -73,7 +73,7 @@ def act(step, file):
 
 
 def fail_at(step, file):
-    """What a writer of a gateway that is gone comes to at this step."""
+    """A writer whose gateway is gone fails at this step."""
     with pytest.raises(strait.OutcomeUnknown, match="/x"):
         act(step, file)
     if not file.closed:

@@ -1,4 +1,4 @@
-//! What a dispatcher and a host's helper send each other over a pipe.
+//! The frames between a dispatcher and a host's helper, over a pipe.
 //!
 //! ```text
 //!   length: u32 │ kind: u8 │ job: u32 │ payload        (big endian; the length counts what follows it)
@@ -206,7 +206,7 @@ impl Frames {
     /// The next whole frame; none if more bytes have to come.
     ///
     /// # Errors
-    /// The bytes are no frames. What follows can't be read either.
+    /// The bytes are no frames. Later bytes can't be read either.
     pub fn take(&mut self) -> Result<Option<Frame>, FrameError> {
         let Some(length) = self.received.first_chunk::<LENGTH_BYTES>() else { return Ok(None) };
         let length = u32::from_be_bytes(*length);

@@ -104,7 +104,7 @@ impl<'a> Planner<'a> {
         let mut reached: Vec<Option<(usize, usize)>> = vec![None; self.load.len()];
         let mut queue = VecDeque::from([full]);
         while let Some(host) = queue.pop_front() {
-            // Each host of a chain must stay below the top with what it takes and gives on.
+            // Each host of a chain must stay below the top with the work that it takes and passes on.
             let taken = reached[host].map_or(0, |(_, input)| self.inputs[input].cost());
             for &input in &self.held[host] {
                 let cost = self.inputs[input].cost();

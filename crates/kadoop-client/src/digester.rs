@@ -2,7 +2,7 @@
 
 use super::{
     Client,
-    reader::{Driver, Fetch},
+    read_driver::{Fetch, ReadDriver},
 };
 use std::{
     sync::Arc,
@@ -22,14 +22,14 @@ use strait_kadoop_wire::failure::Failure;
 /// for that, the client reads the bytes call by call and gets the same result.
 #[derive(Debug)]
 pub struct Digester {
-    driver: Arc<Driver<Digest>>,
+    driver: Arc<ReadDriver<Digest>>,
     length: u64,
     crc: u32,
 }
 
 impl Digester {
     pub(super) fn open(client: &Client, caller: &Caller, path: &str) -> Result<Self, Failure> {
-        let driver = Driver::open(client, caller, path, Arc::new(Unbounded))?;
+        let driver = ReadDriver::open(client, caller, path, Arc::new(Unbounded))?;
         Ok(Self { driver: Arc::new(driver), length: 0, crc: 0 })
     }
 
@@ -67,7 +67,7 @@ const VISIBLE_CALL_MS: Millis = 1_000;
 pub(super) fn visible_end(client: &Client, caller: &Caller, path: &str, made: u64, known: u64) -> u64 {
     let config = client.link.joined().config();
     let config = Config { give_up_ms: VISIBLE_PATIENCE_MS, read_ms: VISIBLE_CALL_MS, ..config };
-    let driver = Driver::<Digest>::with(config, client, caller, path, Arc::new(Unbounded));
+    let driver = ReadDriver::<Digest>::with(config, client, caller, path, Arc::new(Unbounded));
     let Some(driver) = driver.ok().filter(|driver| driver.made == made).map(Arc::new) else { return known };
     let mut end = known;
     // A busy writer is always ahead.
@@ -81,7 +81,12 @@ pub(super) fn visible_end(client: &Client, caller: &Caller, path: &str, made: u6
 }
 
 impl Fetch for Digest {
-    fn attempt(driver: &Driver<Self>, from: NodeId, read: &Read, within: Duration) -> Judged<Checked<Self>> {
+    fn attempt(
+        driver: &ReadDriver<Self>,
+        from: NodeId,
+        read: &Read,
+        within: Duration,
+    ) -> Judged<Checked<Self>> {
         match driver.digest_piece(from, read, within)? {
             Some(digest) => Ok(digest),
             None => by_reading(driver, from, read, within),
@@ -91,7 +96,7 @@ impl Fetch for Digest {
 
 /// Computes the digest by reading, from a datanode without digests.
 fn by_reading(
-    driver: &Driver<Digest>,
+    driver: &ReadDriver<Digest>,
     from: NodeId,
     read: &Read,
     within: Duration,

@@ -35,6 +35,7 @@ mod link;
 mod members;
 mod names;
 mod pool;
+mod read_driver;
 mod reader;
 mod requests;
 mod verifier;

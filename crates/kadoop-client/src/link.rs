@@ -8,11 +8,10 @@ use super::{
     members,
     pool::Pool,
     requests::{Begun, Requests},
-    writer::{Driver, Drivers, InDoubt, Unwanted},
 };
 use std::{
     net::{SocketAddr, ToSocketAddrs},
-    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Weak},
     time::{Duration, Instant},
 };
 use strait_flexrpc::{self as flexrpc, Transport, stub::StubError};
@@ -37,6 +36,33 @@ const RENEWAL: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
+/// A file that is open for writing, as its link sees it.
+pub(super) trait Lease: Send + Sync {
+    fn file(&self) -> FileId;
+
+    /// Does the periodic work, for the case that no thread waits.
+    fn tick(self: Arc<Self>);
+
+    /// Has the members of the pipeline asked whether they are there.
+    fn examine(self: Arc<Self>);
+}
+
+/// The lease of a file that no program writes any more.
+pub(super) struct Unwanted {
+    /// The client with the lease.
+    pub client: u64,
+    pub file: FileId,
+    pub caller: Caller,
+    pub path: String,
+}
+
+/// A creation or an append of unknown outcome. While it exists, the namenode keeps its answer.
+pub(super) struct InDoubt {
+    pub begun: Begun,
+    pub caller: Caller,
+    pub path: String,
+}
+
 /// The client's connection to the namenode.
 pub(super) struct Link {
     pub options: ClientOptions,
@@ -49,7 +75,8 @@ pub(super) struct Link {
     pub pool: Pool,
     /// None: all reads go over TCP.
     pub borrowing: Option<Borrowing>,
-    writers: Drivers,
+    /// Files that are open for writing.
+    writers: Mutex<Vec<Weak<dyn Lease>>>,
     /// Leases that the namenode hasn't taken back yet.
     unwanted: Mutex<Vec<Unwanted>>,
     /// Openings that the namenode may have executed without the client hearing of it.
@@ -73,7 +100,7 @@ impl Link {
         let hello = wire::KdHello { features: 0 };
         let joined = repeat(&options, &entry, &address, until, ATTEMPT, |to| to.nn_join(&hello))?;
         let joined = RwLock::new(Arc::new(Joined::new(joined)));
-        let (data, pool, writers) = (members::client(), Pool::default(), Drivers::default());
+        let (data, pool, writers) = (members::client(), Pool::default(), Mutex::default());
         let borrowing = options.short_circuit.then(|| Borrowing::new(data.clone()));
         let (process, unwanted, in_doubt) = (Process::this(), Mutex::default(), Mutex::default());
         let opening = RwLock::default();
@@ -254,9 +281,17 @@ impl Link {
         Ok(())
     }
 
-    /// Files that are open for writing.
-    pub(super) fn writers(&self) -> &Drivers {
-        &self.writers
+    /// Renews the file's lease from now on, until the last user of it is gone.
+    pub(super) fn register<L: Lease + 'static>(&self, lease: &Arc<L>) {
+        let weak: Weak<L> = Arc::downgrade(lease);
+        self.writers.lock().unwrap_or_else(PoisonError::into_inner).push(weak);
+    }
+
+    /// The files still in use.
+    fn writers(&self) -> Vec<Arc<dyn Lease>> {
+        let mut writers = self.writers.lock().unwrap_or_else(PoisonError::into_inner);
+        writers.retain(|writer| writer.strong_count() > 0);
+        writers.iter().filter_map(Weak::upgrade).collect()
     }
 
     /// Has the namenode close a file whose lease nobody wants. If it can't now, the next renewal tries
@@ -294,7 +329,7 @@ impl Link {
                 drop(begun);
                 let _alone = self.opening.write().unwrap_or_else(PoisonError::into_inner);
                 // A later opening of the file may have got the lease.
-                if self.writers.all().iter().all(|writer| writer.file() != file) {
+                if self.writers().iter().all(|writer| writer.file() != file) {
                     self.give_up(Unwanted { client, file, caller, path });
                 }
             }
@@ -328,18 +363,18 @@ impl Link {
             let this = Arc::clone(self);
             self.pool.run(move || this.settle(opening));
         }
-        let writers = self.writers.all();
+        let writers = self.writers();
         if writers.is_empty() {
             return;
         }
-        writers.iter().for_each(|writer| writer.tick());
+        writers.iter().for_each(|writer| Arc::clone(writer).tick());
         let client = self.joined().requests.client().0;
         let told =
             attempt(&self.options, &self.entry, &self.address, RENEWAL, &mut |to| to.nn_leases(client));
         match told {
             Ok(broken) => {
-                let is_broken = |writer: &&Arc<Driver>| broken.files.contains(&writer.file().0);
-                writers.iter().filter(is_broken).for_each(|writer| writer.examine());
+                let is_broken = |writer: &Arc<dyn Lease>| broken.files.contains(&writer.file().0);
+                writers.into_iter().filter(is_broken).for_each(|writer| writer.examine());
             }
             // An older namenode. Ignore other failures: the next renewal may succeed.
             Err(Lost::Refused(Failure { error: Error::Internal(_), .. })) => {

@@ -1,6 +1,6 @@
 //! Reads every replica of a file, whereas a reader is content with one.
 
-use super::{Client, reader::Driver};
+use super::{Client, read_driver::ReadDriver};
 use bytes::Bytes;
 use std::{collections::VecDeque, net::SocketAddr, sync::Arc, time::Duration};
 use strait_kadoop_core::{
@@ -34,7 +34,7 @@ pub struct Verified {
 /// the namenode of damaged ones, which are then replaced.
 #[derive(Debug)]
 pub struct Verifier {
-    driver: Arc<Driver<Bytes>>,
+    driver: Arc<ReadDriver<Bytes>>,
     /// Replicas to read before the file is located further.
     replicas: VecDeque<(LocatedChunk, NodeId)>,
     /// The end of the located chunks; None at the file's end.
@@ -43,7 +43,7 @@ pub struct Verifier {
 
 impl Verifier {
     pub(super) fn open(client: &Client, caller: &Caller, path: &str) -> Result<Self, Failure> {
-        let driver = Arc::new(Driver::open(client, caller, path, Arc::new(Unbounded))?);
+        let driver = Arc::new(ReadDriver::open(client, caller, path, Arc::new(Unbounded))?);
         Ok(Self { driver, replicas: VecDeque::new(), located: Some(0) })
     }
 

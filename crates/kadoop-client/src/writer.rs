@@ -2,7 +2,7 @@
 
 use super::{
     Client,
-    link::Link,
+    link::{Lease, Link, Unwanted},
     members::{self, Place, callees, outcome, single},
     pool::Pool,
     requests::Begun,
@@ -11,7 +11,7 @@ use bytes::Bytes;
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak,
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
@@ -19,7 +19,7 @@ use std::{
 use strait_flexrpc::{self as flexrpc, stub::StubError};
 use strait_kadoop_core::{
     ChunkId, Config, FileId, Millis, NodeId, Stamp,
-    client::{CallId, Goal, Issue, WriteCall, Writer as Core},
+    client::{CallId, Goal, Issue, WriteCall, WriterCore},
     error::{Error, Result as Judged},
     messages::{Answer, Caller, Continue, Mutation, NewChunk, Outcome, Write},
 };
@@ -55,14 +55,14 @@ const NAMED: usize = 8;
 /// Writes one file, which no other writer can have meanwhile. Dropped without [`Writer::close`], it
 /// leaves the file to recovery: flushed bytes stay.
 pub struct Writer {
-    driver: Arc<Driver>,
+    driver: Arc<WriteDriver>,
     /// Keeps the client, which renews the lease while the file is open, alive.
     _client: Client,
 }
 
 /// State shared by the application's thread and the threads that make calls.
-pub(super) struct Driver {
-    core: Mutex<Core>,
+pub(super) struct WriteDriver {
+    core: Mutex<WriterCore>,
     changed: Condvar,
     link: Arc<Link>,
     data: flexrpc::Client,
@@ -133,14 +133,14 @@ impl Writer {
         let (file, now) = (FileId(opened.file), clock.now());
         let budget = link.options.budgets.of(&caller.user);
         let config = Config { min_replicas: *min_replicas as usize, ..joined.config() };
-        let mut core = Core::within(config, budget, file, opened.chunk_bytes, opened.length, now);
+        let mut core = WriterCore::within(config, budget, file, opened.chunk_bytes, opened.length, now);
         let mut chunks = BTreeMap::new();
         if let Some(first) = first {
             let new = new_chunk_from_wire(first);
             chunks.insert(new.chunk, Pipeline::of(&new, first)?);
             core = core.with_first_chunk(new);
         }
-        let driver = Arc::new(Driver {
+        let driver = Arc::new(WriteDriver {
             core: Mutex::new(core),
             changed: Condvar::new(),
             data: link.data.clone(),
@@ -158,7 +158,7 @@ impl Writer {
             given_up: AtomicBool::new(false),
             link,
         });
-        driver.link.writers().push(Arc::downgrade(&driver));
+        driver.link.register(&driver);
         Ok(Self { driver, _client: client.clone() })
     }
 
@@ -283,8 +283,27 @@ impl std::fmt::Debug for Writer {
     }
 }
 
-impl Driver {
-    fn core(&self) -> MutexGuard<'_, Core> {
+impl Lease for WriteDriver {
+    fn file(&self) -> FileId {
+        self.file
+    }
+
+    fn tick(self: Arc<Self>) {
+        let mut core = self.core();
+        core.tick(self.clock.now());
+        self.let_go(&core);
+        self.submit(&mut core);
+    }
+
+    fn examine(self: Arc<Self>) {
+        let mut core = self.core();
+        core.examine(self.clock.now());
+        self.submit(&mut core);
+    }
+}
+
+impl WriteDriver {
+    fn core(&self) -> MutexGuard<'_, WriterCore> {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -315,7 +334,7 @@ impl Driver {
     }
 
     /// Sleeps until something changes or is due.
-    fn wait<'c>(self: &Arc<Self>, core: MutexGuard<'c, Core>) -> MutexGuard<'c, Core> {
+    fn wait<'c>(self: &Arc<Self>, core: MutexGuard<'c, WriterCore>) -> MutexGuard<'c, WriterCore> {
         let now = self.clock.now();
         let due = core.wake_at().map_or(LOOK_MS, |at| at.saturating_sub(now)).clamp(1, LOOK_MS);
         let time = Duration::from_millis(due);
@@ -330,7 +349,7 @@ impl Driver {
 
     /// Gives up the lease of a writer that has failed, as soon as it has: until then nobody could
     /// read the bytes that are left, however long the program keeps the writer.
-    fn let_go(self: &Arc<Self>, core: &Core) {
+    fn let_go(self: &Arc<Self>, core: &WriterCore) {
         if core.error().is_some() && !self.given_up.swap(true, Ordering::Relaxed) {
             // No thread will repeat it.
             self.request().take();
@@ -339,27 +358,8 @@ impl Driver {
         }
     }
 
-    /// Does the periodic work, for the case that no thread waits.
-    pub(super) fn tick(self: &Arc<Self>) {
-        let mut core = self.core();
-        core.tick(self.clock.now());
-        self.let_go(&core);
-        self.submit(&mut core);
-    }
-
-    pub(super) fn file(&self) -> FileId {
-        self.file
-    }
-
-    /// Has the members of the pipeline asked whether they are there.
-    pub(super) fn examine(self: &Arc<Self>) {
-        let mut core = self.core();
-        core.examine(self.clock.now());
-        self.submit(&mut core);
-    }
-
     /// Hands all calls to other threads.
-    fn submit(self: &Arc<Self>, core: &mut Core) {
+    fn submit(self: &Arc<Self>, core: &mut WriterCore) {
         while let Some(issue) = core.next_call() {
             let this = Arc::clone(self);
             self.pool.run(move || this.work(issue));
@@ -367,7 +367,7 @@ impl Driver {
     }
 
     /// Hands all calls but one to other threads, and returns that one.
-    fn submit_but_one(self: &Arc<Self>, core: &mut Core) -> Option<Issue<WriteCall>> {
+    fn submit_but_one(self: &Arc<Self>, core: &mut WriterCore) -> Option<Issue<WriteCall>> {
         let first = core.next_call();
         self.submit(core);
         first
@@ -594,37 +594,4 @@ fn upto(chunk: ChunkId, stamp: Stamp, length: u32) -> KdUpto {
 
 fn unreachable_member() -> Lost {
     Lost::NotExecuted(Failure::new(Error::Unavailable, "not of the pipeline"))
-}
-
-/// The lease of a file that nobody writes any more.
-pub(super) struct Unwanted {
-    /// The client with the lease.
-    pub client: u64,
-    pub file: FileId,
-    pub caller: Caller,
-    pub path: String,
-}
-
-/// A creation or an append of unknown outcome. While it exists, the namenode keeps its answer.
-pub(super) struct InDoubt {
-    pub begun: Begun,
-    pub caller: Caller,
-    pub path: String,
-}
-
-/// Drivers of the files open for writing.
-#[derive(Default)]
-pub(super) struct Drivers(Mutex<Vec<Weak<Driver>>>);
-
-impl Drivers {
-    fn push(&self, driver: Weak<Driver>) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(driver);
-    }
-
-    /// The drivers still in use.
-    pub(super) fn all(&self) -> Vec<Arc<Driver>> {
-        let mut drivers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        drivers.retain(|driver| driver.strong_count() > 0);
-        drivers.iter().filter_map(Weak::upgrade).collect()
-    }
 }

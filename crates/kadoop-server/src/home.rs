@@ -155,7 +155,7 @@ pub(crate) fn kept<const N: usize>(path: &Path, names: [&str; N]) -> io::Result<
     match value("format") {
         Some(FORMAT) => {}
         Some(_) => return Err(invalid("written by another version of this program")),
-        None => return Err(invalid("isn't what this program writes")),
+        None => return Err(invalid("has another format than this program's")),
     }
     let mut numbers = [0; N];
     for (number, name) in numbers.iter_mut().zip(names) {

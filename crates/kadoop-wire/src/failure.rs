@@ -137,7 +137,7 @@ impl From<StubError> for Lost {
     fn from(error: StubError) -> Self {
         match error {
             StubError::Arguments(why) => {
-                Self::Refused(Failure::new(Error::Invalid("beyond what a call carries"), why.to_string()))
+                Self::Refused(Failure::new(Error::Invalid("larger than a call carries"), why.to_string()))
             }
             StubError::Result(why) => {
                 Self::Refused(Failure::new(Error::Internal("an answer of another version"), why.to_string()))
@@ -170,7 +170,7 @@ impl From<CallError> for Lost {
                 Self::Refused(Failure::new(Error::Internal("a peer of another version"), refusal.to_string()))
             }
             CallError::NotExecuted(refusal @ Refusal::TooLarge) => {
-                Self::Refused(Failure::new(Error::Invalid("beyond what a call carries"), refusal.to_string()))
+                Self::Refused(Failure::new(Error::Invalid("larger than a call carries"), refusal.to_string()))
             }
             CallError::NotExecuted(refusal) => {
                 Self::NotExecuted(Failure::new(Error::Unavailable, refusal.to_string()))

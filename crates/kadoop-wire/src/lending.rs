@@ -118,7 +118,7 @@ pub fn answered(socket: &OwnedFd) -> io::Result<Judged<Lent>> {
         }
     }
     let lent = strait_xdr::from_bytes::<KdLent>(&packet[..received.bytes]);
-    let lent = lent.map_err(|_| strange("what came isn't an answer"))?;
+    let lent = lent.map_err(|_| strange("the message isn't an answer"))?;
     if lent.refused != 0 {
         return Ok(Err(kind_of(lent.refused)));
     }

@@ -138,7 +138,7 @@ impl Asked {
         let (address, identity) = from;
         if !self.is_proven(&answer, identity) {
             warn_of(address);
-            return Err(Lost::Unknown(format!("who answers at {address} isn't that datanode")));
+            return Err(Lost::Unknown(format!("another program than that datanode answers at {address}")));
         }
         match answer.told().refused {
             0 => Ok(answer),

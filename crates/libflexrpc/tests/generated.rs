@@ -1,4 +1,4 @@
-//! What frpcgen writes for C: it compiles without a warning, agrees with rpcgen's code on the wire,
+//! The C that frpcgen writes: it compiles without a warning, agrees with rpcgen's code on the wire,
 //! survives damaged messages, and docs/flexrpc-c.md tells the truth.
 
 mod common;
@@ -126,7 +126,7 @@ fn table(file: &Path) -> String {
     table
 }
 
-/// The output of a program that must succeed, whatever it says on the way.
+/// The output of a program that must succeed. Its messages don't matter.
 fn output(command: &mut Command) -> Vec<u8> {
     let output = command.output().unwrap();
     let told = String::from_utf8_lossy(&output.stderr);

@@ -301,7 +301,7 @@ fn resolved(base: &StorePath, text: &str) -> Outcome<StorePath> {
     Ok(StorePath::parse(&format!("/{}", names.join("/")))?)
 }
 
-/// The working directory. A forked child may read it whatever other threads did at the fork, so it
+/// The working directory. A forked child may read it after any work of other threads at the fork, so it
 /// has no lock. Each change keeps the paths before, which another thread may be reading.
 struct Working(AtomicPtr<Place>);
 

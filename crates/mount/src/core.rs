@@ -5,24 +5,26 @@ mod renaming;
 #[cfg(test)]
 mod tests;
 
+use crate::fault::{Answer, Fault};
 use crate::listing::Listing;
 use crate::logical::{Logical, State};
 use crate::names::{Names, group_name, user_name};
 use crate::nodes::Nodes;
 use crate::patience::Patience;
 use crate::plain::{Access, Level, Place, Plain, Writing};
+use crate::times::{milliseconds, time};
 use glob::Pattern;
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 use strait_plfs::Container;
 use strait_store::budget::Pool;
 use strait_store::{
-    Error, ErrorKind, FileStatus, FileSystem, FileType, MAX_NAME_BYTES, Principal, StorePath, StoreStatus,
-    encoding, fail,
+    ErrorKind, FileStatus, FileSystem, FileType, MAX_NAME_BYTES, Principal, StorePath, StoreStatus, encoding,
+    fail,
 };
 use tokio::sync::OwnedMutexGuard;
 
@@ -52,30 +54,6 @@ const MOST_HANDLES: usize = 65_536;
 const WRITE_MEMORY: u64 = 256 << 20;
 /// Begin of the names that removed files have until they are closed.
 const HIDDEN: &str = ".strait-removed-";
-
-/// An error for the calling program: its errno.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Fault(pub i32);
-
-/// The outcome of a request.
-pub type Answer<T> = Result<T, Fault>;
-
-impl From<Error> for Fault {
-    fn from(error: Error) -> Self {
-        match error.kind() {
-            ErrorKind::NotFound | ErrorKind::AlreadyExists | ErrorKind::NotEmpty => {
-                tracing::debug!(%error, "refused");
-            }
-            ErrorKind::Internal
-            | ErrorKind::Corrupt
-            | ErrorKind::OutcomeUnknown
-            | ErrorKind::Unavailable
-            | ErrorKind::TimedOut => tracing::warn!("{error}"),
-            _ => tracing::info!("{error}"),
-        }
-        Self(error.kind().row().errno)
-    }
-}
 
 /// For whom the mount acts.
 #[derive(Debug, Clone)]
@@ -334,7 +312,7 @@ impl Core {
         files.iter().filter(|((of, _), _)| *of == node).map(|(_, (file, _))| file.clone()).collect()
     }
 
-    /// Attributes of a node, with what was written here.
+    /// Attributes of a node, with the bytes written here.
     async fn attributes(&self, node: u64, mut status: FileStatus) -> Attributes {
         for file in self.open_files(node) {
             match &file.body {
@@ -527,7 +505,7 @@ impl Core {
         Ok(())
     }
 
-    /// Makes `level` true of what was written to a node.
+    /// Makes `level` true of a node's written bytes.
     async fn settle(&self, node: u64, level: Level) -> Answer<()> {
         for file in self.open_files(node) {
             self.settle_file(&file, level).await?;
@@ -648,18 +626,4 @@ fn random() -> [u8; 8] {
     // Names need only differ; without random numbers, the rename fails if they don't.
     let _ = rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty());
     bytes
-}
-
-/// A time of the store's, as the kernel's.
-pub fn time(ms: i64) -> SystemTime {
-    let distance = Duration::from_millis(ms.unsigned_abs());
-    if ms < 0 { UNIX_EPOCH - distance } else { UNIX_EPOCH + distance }
-}
-
-/// A time of the kernel's, as the store's.
-pub fn milliseconds(time: SystemTime) -> i64 {
-    match time.duration_since(UNIX_EPOCH) {
-        Ok(after) => after.as_millis().try_into().unwrap_or(i64::MAX),
-        Err(before) => -i64::try_from(before.duration().as_millis()).unwrap_or(i64::MAX),
-    }
 }

@@ -1,6 +1,8 @@
 //! FUSE's requests, each a task that answers by itself.
 
-use crate::core::{Answer, Attributes, Caller, Change, Core, Fault, Opened, time};
+use crate::core::{Attributes, Caller, Change, Core, Opened};
+use crate::fault::{Answer, Fault};
+use crate::times::time;
 use bytes::Bytes;
 use fuser::{
     AccessFlags, BsdFileFlags, Errno, FileAttr, FileHandle, Filesystem, FopenFlags, Generation, INodeNo,

@@ -19,6 +19,7 @@
 
 mod core;
 mod face;
+mod fault;
 mod listing;
 mod logical;
 mod names;
@@ -27,6 +28,7 @@ mod overlay;
 mod patience;
 mod place;
 mod plain;
+mod times;
 
 pub use core::{Identity, Settings};
 pub use glob::Pattern;

@@ -1,6 +1,6 @@
 //! An open directory: the store's listing as the kernel asks for it, in parts, with steps back.
 
-use crate::core::Answer;
+use crate::fault::Answer;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use std::collections::VecDeque;

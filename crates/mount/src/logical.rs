@@ -3,7 +3,7 @@
 //! ```text
 //!   write ──→ a writer of this mount's own (a log in the container)
 //!        └──→ overlay: the same bytes, until a sync publishes them
-//!   read ───→ overlay over a reader of what was published before
+//!   read ───→ overlay over a reader of the bytes published before
 //! ```
 
 use crate::overlay::{Overlay, compose};
@@ -167,7 +167,7 @@ impl State {
         Ok(())
     }
 
-    /// A reader of what was published.
+    /// A reader of the published bytes.
     async fn base(&mut self) -> Result<Arc<Reader>> {
         if let Some(base) = &self.base {
             return Ok(base.clone());

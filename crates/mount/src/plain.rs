@@ -239,7 +239,7 @@ impl Writing {
 
     fn touched(&mut self) {
         self.dirty = true;
-        self.written_ms = crate::core::milliseconds(SystemTime::now());
+        self.written_ms = crate::times::milliseconds(SystemTime::now());
     }
 
     fn pushed(&self) -> u64 {

@@ -144,7 +144,7 @@ impl Block {
     }
 }
 
-/// Appends the checksum of what `out` has from `begin` on.
+/// Appends the checksum of the bytes in `out` from `begin` on.
 pub(crate) fn seal(out: &mut Vec<u8>, begin: usize) {
     let crc = crc32c::crc32c(&out[begin..]);
     out.extend_from_slice(&crc.to_le_bytes());

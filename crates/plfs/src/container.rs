@@ -1,15 +1,13 @@
-//! A logical file: its container, made, found, measured and removed.
+//! The container of a logical file: made, found, renamed and removed.
 
 use crate::block::{ContainerId, MAX_EPOCH};
 use crate::layout::{Layout, LogName};
-use crate::reader::Reader;
-use crate::writer::Writer;
+use crate::random::random;
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
 use std::sync::Arc;
 use strait_store::{
-    CreateOptions, Error, ErrorKind, FileStatus, FileSystem, FileSystemExt, Principal, Result, StorePath,
-    fail,
+    CreateOptions, Error, ErrorKind, FileSystem, FileSystemExt, Principal, Result, StorePath, fail,
 };
 
 /// Begin of a mark, before the container's id in hexadecimal digits.
@@ -105,7 +103,7 @@ impl Container {
     /// Finds a logical file.
     ///
     /// # Errors
-    /// NotFound; InvalidArgument for what is no container; Unsupported for one of a later version.
+    /// NotFound; InvalidArgument for a path without a container; Unsupported for one of a later version.
     pub async fn open(fs: Arc<dyn FileSystem>, who: &Principal, path: &StorePath) -> Result<Self> {
         let failed = |error: Error| error.at("open", path);
         let layout = Layout::new(path.clone());
@@ -135,42 +133,8 @@ impl Container {
         self.layout.root()
     }
 
-    /// A writer of its own for `rank`. Any number of them may write at once, and several may have
-    /// the same rank. It makes its logs at its first change.
-    pub fn writer(&self, rank: u32) -> Writer {
-        let nonce = u64::from_le_bytes(random());
-        Writer::new(self.clone(), LogName { rank, nonce })
-    }
-
-    /// A reader of all that was synced, or closed, before.
-    pub async fn reader(&self) -> Result<Reader> {
-        Ok(Reader::new(self.clone(), self.view().await?))
-    }
-
-    /// The file's length, of what was synced or closed.
-    pub async fn length(&self) -> Result<u64> {
-        Ok(self.view().await?.length())
-    }
-
-    /// The file's status: the length of what was synced or closed, owner, group and permission as they
-    /// were given to it, and the time of its last change that the store tells.
-    pub async fn status(&self) -> Result<FileStatus> {
-        let mark = self.fs.stat(&self.who, &self.layout.mark()?).await?;
-        let changes = self.fs.list(&self.who, &self.layout.logs()?);
-        let last = async |last: i64, entry: FileStatus| Ok(last.max(entry.modified_ms));
-        let modified_ms = changes.try_fold(mark.modified_ms, last).await?;
-        Ok(FileStatus { path: self.path().to_string(), length: self.length().await?, modified_ms, ..mark })
-    }
-
-    /// Sets the file's length: to zero, shorter, or longer with a hole. Writers that are open go on.
-    pub async fn truncate(&self, length: u64) -> Result<()> {
-        let mut writer = self.writer(0);
-        writer.truncate(length).await?;
-        writer.close().await
-    }
-
     /// Renames the file, as [`FileSystem::rename`] does. Its open writers fail at their next sync, unless
-    /// [`Writer::moved`] tells them.
+    /// [`Writer::moved`](crate::Writer::moved) tells them.
     pub async fn rename(&mut self, to: &StorePath, replace: bool) -> Result<()> {
         self.fs.rename(&self.who, self.path(), to, replace).await?;
         self.layout = Layout::new(to.clone());
@@ -257,22 +221,11 @@ fn directory(permission: u32) -> u32 {
     permission | (permission & 0o444) >> 2
 }
 
-/// A name for what becomes `name` once it is whole. Its length is within a name's limit.
+/// A name for a file or directory that gets `name` once it is whole. Its length is within a name's limit.
 pub(crate) fn hidden_name(name: &str, id: &[u8; 16]) -> String {
     format!(".{}.plfs-{}", &name[..name.floor_char_boundary(150)], hexadecimal(id))
 }
 
 fn hexadecimal(bytes: &[u8; 16]) -> String {
     format!("{:032x}", u128::from_be_bytes(*bytes))
-}
-
-/// Bytes that nobody can guess, or draws again.
-///
-/// # Panics
-/// If the kernel gives none.
-pub(crate) fn random<const N: usize>() -> [u8; N] {
-    let mut bytes = [0; N];
-    let filled = rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty());
-    assert_eq!(filled, Ok(N), "the kernel gives no random numbers");
-    bytes
 }

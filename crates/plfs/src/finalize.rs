@@ -8,10 +8,11 @@
 //! store, and repeating the call resumes after the last one.
 //! Several calls at once lose nothing, though some of them may fail.
 
-use crate::container::{Container, hidden_name, random};
+use crate::container::{Container, hidden_name};
 use crate::index::Source;
 use crate::layout::LogName;
 use crate::plan::Plan;
+use crate::random::random;
 use crate::view::Listed;
 use std::collections::BTreeSet;
 use strait_store::{Error, ErrorKind, MAX_CONCAT_SOURCES, Result, StorePath, fail};
@@ -122,7 +123,7 @@ impl Container {
             self.install(&copy, to).await
         };
         if let Err(error) = installed.await {
-            // Nobody knows it, also if this fails.
+            // If this fails, the copy stays unused: no other program knows its name.
             let _ = self.fs.remove(&self.who, &copy, false).await;
             return Err(error);
         }

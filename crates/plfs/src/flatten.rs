@@ -1,6 +1,7 @@
 //! Making a plain file of a logical one.
 
-use crate::container::{Container, hidden_name, random};
+use crate::container::{Container, hidden_name};
+use crate::random::random;
 use crate::reader::Reader;
 use futures::future::try_join_all;
 use futures::{StreamExt, TryStreamExt, stream};
@@ -30,7 +31,7 @@ impl Container {
         match self.fs.rename(&self.who, &hidden, to, false).await {
             Ok(()) => Ok(bytes),
             Err(error) => {
-                // Nobody knows its name, also if this fails.
+                // If this fails, the file stays unused: no other program knows its name.
                 let _ = self.fs.remove(&self.who, &hidden, false).await;
                 // The user knows only the new name.
                 Err(failed(Error::new(error.kind(), error.message().to_owned())))
@@ -94,7 +95,7 @@ impl Container {
             Ok(length) => Ok((hidden, length)),
             Err(error) => {
                 for path in &paths {
-                    // Nobody knows it, also if this fails.
+                    // If this fails, the file stays unused: no other program knows it.
                     let _ = self.fs.remove(&self.who, path, false).await;
                 }
                 Err(error)

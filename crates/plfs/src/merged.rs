@@ -4,8 +4,9 @@
 //! so a view is this table, and above it what the index logs have behind the places to which it covers
 //! them. It is used only if that holds.
 
-use crate::container::{Container, hidden_name, random};
+use crate::container::{Container, hidden_name};
 use crate::layout::LogName;
+use crate::random::random;
 use crate::table::Table;
 use crate::view::{Listed, View};
 use futures::{StreamExt, TryStreamExt, stream};
@@ -114,7 +115,7 @@ impl Container {
         Ok(())
     }
 
-    /// Keeps the view as a merged index, whatever there was.
+    /// Keeps the view as the merged index, in place of any earlier one.
     pub(crate) async fn keep(&self, view: &View) -> Result<()> {
         let through = view.meta.through;
         // A crashed writer's last epoch may not be published. Later ones must lie behind it.
@@ -134,7 +135,7 @@ impl Container {
             self.fs.rename(&self.who, &hidden, &path, false).await
         };
         if let Err(error) = written.await {
-            // Nobody reads it, also if this fails.
+            // If this fails, the file stays, and no program reads it.
             let _ = self.fs.remove(&self.who, &hidden, false).await;
             return Err(error);
         }

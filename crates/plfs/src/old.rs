@@ -12,10 +12,11 @@
 //! overlapping writes the one that ended last counts.
 
 use crate::block::{array, u64_at};
-use crate::container::{Container, Options, random};
+use crate::container::{Container, Options};
 use crate::index::Piece;
 use crate::layout::LogName;
 use crate::pattern::{Change, MAX_LENGTH, Pattern};
+use crate::random::random;
 use crate::reader::Reader;
 use crate::view::{Building, View};
 use bytes::{Bytes, BytesMut};
@@ -104,7 +105,7 @@ impl Container {
         };
         let made = made.await;
         if made.is_err() {
-            // Nobody knows its name, also if this fails.
+            // If this fails, the file stays unused: no other program knows its name.
             let _ = container.fs.remove(&container.who, &hidden, true).await;
         }
         made

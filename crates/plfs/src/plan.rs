@@ -16,9 +16,10 @@
 //! left, after it was written. Until its first log has moved, another call may put a better one in its
 //! place.
 
-use crate::container::{Container, hidden_name, random};
+use crate::container::{Container, hidden_name};
 use crate::layout::LogName;
 use crate::pattern::MAX_LENGTH;
+use crate::random::random;
 use crate::view::Listed;
 use bytes::Bytes;
 use std::fmt::Write;
@@ -134,7 +135,7 @@ impl Container {
         };
         let written = written.await;
         if written.is_err() {
-            // Nobody reads it, also if this fails.
+            // If this fails, the file stays, and no program reads it.
             let _ = self.fs.remove(&self.who, &hidden, false).await;
         }
         written

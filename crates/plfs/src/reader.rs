@@ -19,7 +19,7 @@ const ATTEMPTS: u32 = 3;
 /// Bytes between two pieces of a log that are read along, since a read costs more.
 const GAP: u64 = 64 << 10;
 
-/// A reader of what was synced before it was opened; for any number of callers at once.
+/// A reader of the bytes synced before it was opened. Any number of callers may use it at once.
 pub struct Reader {
     container: Container,
     view: View,

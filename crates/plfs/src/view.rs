@@ -24,7 +24,7 @@ use strait_store::{FileWriter, Result};
 /// Pages that are kept decoded: some 10 MB.
 const MOST_PAGES: usize = 256;
 
-/// The index of what was published when it was opened.
+/// The index of the bytes that were published when it was opened.
 pub(crate) struct View {
     /// The oldest first.
     tables: Vec<Table>,
@@ -230,7 +230,7 @@ impl Building {
         if self.index.entries() < self.limits.entries { Ok(()) } else { self.freeze().await }
     }
 
-    /// Makes a table of what is in memory.
+    /// Makes a table of the entries in memory.
     async fn freeze(&mut self) -> Result<()> {
         let index = std::mem::take(&mut self.index);
         (self.meta.length, self.meta.next_order) = (index.length(), index.next_order());

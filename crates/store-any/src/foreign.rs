@@ -14,7 +14,7 @@ const LIBHDFS: &str = "libhdfs";
 /// The option of every library that sets the time limit of a call, in seconds.
 const TIMEOUT: &str = "timeout";
 
-/// What the operator says of libraries.
+/// The operator's choices for libraries.
 #[derive(Debug, Clone, Default)]
 pub struct ForeignOptions {
     /// By the names in `plugin:NAME://…`, and `libhdfs`.

@@ -104,7 +104,7 @@ fn open_at<'a>(
     })
 }
 
-/// What stores of this kind can do; None if each server or library tells it.
+/// Capabilities of stores of this kind; None if each server or library tells its own.
 pub fn capabilities(scheme: Scheme) -> Option<strait_store::Capabilities> {
     match scheme {
         Scheme::Memory => Some(MemoryStore::new("root").capabilities()),

@@ -2,13 +2,13 @@
 
 use crate::errors::{Sent, typed};
 use crate::http::Connector;
+use crate::options::Options;
 use crate::profile::Profile;
 use object_store::aws::{AmazonS3, AmazonS3Builder, S3CopyIfNotExists};
 use object_store::azure::{MicrosoftAzure, MicrosoftAzureBuilder};
 use object_store::gcp::{GoogleCloudStorage, GoogleCloudStorageBuilder};
 use object_store::list::PaginatedListStore;
 use object_store::{BackoffConfig, ObjectStore, RetryConfig};
-use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,42 +26,6 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(4);
 const RETRIES: usize = 5;
 /// The region if none is given: the AWS tools' own.
 const DEFAULT_REGION: &str = "us-east-1";
-
-/// Values of the flags. Each takes precedence over the environment.
-#[derive(Clone, Default)]
-pub struct Options {
-    /// The endpoint of S3, as `--endpoint-url` of the AWS tools.
-    pub endpoint: Option<String>,
-    /// The region of S3, as `--region`.
-    pub region: Option<String>,
-    /// The section of the AWS tools' files, as `--profile`.
-    pub profile: Option<String>,
-    /// Send no credentials, as `--no-sign-request`: for public buckets.
-    pub unsigned: bool,
-    /// Trust these authorities (PEM) alone, as `--ca-bundle`.
-    pub ca: Option<PathBuf>,
-    /// Variables as the services' tools name them. They take precedence over this process's.
-    pub variables: Vec<(String, String)>,
-}
-
-/// Shows the names of variables: values may be keys.
-impl fmt::Debug for Options {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { endpoint, region, profile, unsigned, ca, variables } = self;
-        let names: Vec<&str> = variables.iter().map(|(name, _)| name.as_str()).collect();
-        let mut shown = f.debug_struct("Options");
-        shown.field("endpoint", endpoint).field("region", region).field("profile", profile);
-        shown.field("unsigned", unsigned).field("ca", ca).field("variables", &names).finish()
-    }
-}
-
-impl Options {
-    /// A variable that isn't empty.
-    pub(crate) fn variable(&self, name: &str) -> Option<String> {
-        let given = self.variables.iter().find(|(own, _)| own == name).map(|(_, value)| value.clone());
-        given.or_else(|| std::env::var(name).ok()).filter(|value| !value.is_empty())
-    }
-}
 
 /// Applies the given variables with this beginning to a builder that has read the environment.
 macro_rules! configured {

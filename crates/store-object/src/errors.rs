@@ -7,7 +7,7 @@ use std::error::Error as StdError;
 use std::future::Future;
 use strait_store::{Error, ErrorKind};
 
-/// What an endpoint's error code means, and the remedy. Codes of S3, Google and Azure.
+/// The meaning of an endpoint's error code, and the remedy. Codes of S3, Google and Azure.
 const CODES: &[(&str, ErrorKind, &str)] = &[
     (
         "ExpiredToken",

@@ -43,7 +43,7 @@ impl Keys {
         parsed(&format!("{}{}", self.prefix, escaped(path.relative())))
     }
 
-    /// What the keys of a directory's entries begin with.
+    /// The prefix of the keys of a directory's entries.
     pub fn directory(&self, path: &StorePath) -> String {
         let slash = if path.is_root() { "" } else { "/" };
         format!("{}{}{slash}", self.prefix, escaped(path.relative()))

@@ -1,4 +1,4 @@
-//! Object stores as a store: S3 and whatever speaks its protocol, Google's, Azure's.
+//! Object stores as a store: S3 and others with its protocol, Google's, Azure's.
 //!
 //! ```text
 //!   Store ── keys ── paths as keys          ┌ http ── hyper, rustls: time limits
@@ -21,15 +21,17 @@ mod faults;
 mod http;
 mod keys;
 mod listing;
+mod options;
 mod profile;
 mod reader;
 mod renaming;
 mod writer;
 
 use connect::Bucket;
-pub use connect::{Options, endpoint};
+pub use connect::endpoint;
 use errors::{Sent, change, typed};
 use keys::Keys;
+pub use options::Options;
 use reader::Reader;
 use writer::{Publish, Writer};
 
@@ -51,7 +53,7 @@ const AT_ONCE: usize = 16;
 /// Objects have no blocks. A reader that plans by blocks gets pieces of a useful size.
 const BLOCK_BYTES: u64 = 64 << 20;
 
-/// What an object store can do. It is single-identity: the endpoint knows the credentials only.
+/// Capabilities of an object store. It is single-identity: the endpoint knows the credentials only.
 pub const CAPABILITIES: Capabilities = Capabilities {
     append: false,
     truncate: false,
@@ -78,7 +80,7 @@ pub struct ObjectStore {
     keys: Keys,
 }
 
-/// What stands under a name.
+/// The object or directory under a name.
 enum Found {
     File(Path, ObjectMeta),
     Directory,

@@ -1,6 +1,6 @@
 //! The AWS tools' files: `~/.aws/credentials` and `~/.aws/config`.
 
-use crate::connect::Options;
+use crate::options::Options;
 use std::path::PathBuf;
 use strait_store::{ErrorKind, Result, fail};
 
@@ -17,7 +17,7 @@ const OTHER_WAYS: [&str; 6] = [
     "web_identity_token_file",
 ];
 
-/// What a profile says.
+/// The settings of a profile.
 #[derive(Default)]
 pub struct Profile {
     pub credentials: Option<Credentials>,

@@ -38,7 +38,7 @@ static OVERDRAFT: Semaphore = Semaphore::const_new(4);
 /// How the object gets its name.
 #[derive(Clone)]
 pub enum Publish {
-    /// In place of whatever has the name then.
+    /// In place of any object that has the name then.
     Replace,
     /// In place of the empty object that reserved the name.
     Over(UpdateVersion),
@@ -152,7 +152,7 @@ impl Writer {
         let part = self.cut(self.part_bytes());
         let lent = (std::mem::take(&mut self.room), self.overdraft.take());
         if self.filled > 0 {
-            // What is left over is smaller than an append, and counts again.
+            // The rest is smaller than an append, and counts again.
             self.room.extend(self.memory.reserve(self.filled as u64));
         }
         let Some(upload) = self.upload.as_mut() else { return Ok(()) };

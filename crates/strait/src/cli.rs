@@ -8,12 +8,12 @@ mod mount;
 mod run;
 
 use crate::failure::Failure;
-use crate::help::{self, GATEWAY_FLAGS, KADOOP_FLAGS};
+use crate::help::{self, FOREIGN_FLAGS, GATEWAY_FLAGS, KADOOP_FLAGS};
 pub use ckpt::{Ckpt, CkptAction, Convert, Flatten, Map};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::parser::ValueSource;
 use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
-pub use foreign::{Doctor, FOREIGN_FLAGS, Foreign, Stores};
+pub use foreign::{Doctor, Foreign, Stores};
 pub use kadoop::{Admit, Datanode, Datanodes, Decommission, KadoopLog, KadoopLogAction, Namenode, Rebalance};
 pub use mount::{Mount, by_mount};
 pub use run::{Launcher, Run, Split};

@@ -2,12 +2,13 @@
 
 use crate::borrowed::Borrowed;
 use crate::cli::{Foreign, Global};
-use crate::failure::{Failure, Tally};
+use crate::failure::Failure;
 use crate::messages::Messages;
 use crate::output::Output;
 use crate::password::PasswordSource;
+use crate::tally::Tally;
 use crate::waiting::{Typing, Waiting, Watched};
-use crate::{glob, password, relative, tokens};
+use crate::{password, relative, tokens};
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -170,20 +171,6 @@ impl Context {
             Some(store) => uri.in_gateway_store(store),
             None => Ok(uri),
         }
-    }
-
-    /// The operands, with their patterns expanded. Operands that can't be expanded count as
-    /// failures and are left out.
-    ///
-    /// # Errors
-    /// A failure that ends the command.
-    pub async fn expanded(&self, uris: &[String], tally: &mut Tally) -> Result<Vec<String>, Failure> {
-        let mut all = Vec::with_capacity(uris.len());
-        for uri in uris {
-            let found = glob::expand(self, uri).await;
-            tally.add(found.map(|found| all.extend(found)))?;
-        }
-        Ok(all)
     }
 
     /// As [`Self::open`]. A store whose opening took long and failed a moment ago fails at once, so that

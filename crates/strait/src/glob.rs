@@ -7,6 +7,7 @@
 
 use crate::context::{Context, Place};
 use crate::failure::Failure;
+use crate::tally::Tally;
 use futures::StreamExt;
 use glob::{MatchOptions, Pattern};
 use strait_store::{ErrorKind, StorePath, StoreUri};
@@ -14,6 +15,22 @@ use strait_store::{ErrorKind, StorePath, StoreUri};
 /// Most matches of one pattern, which take some 100 bytes of memory each. For more names, users
 /// give the directory.
 const MAX_MATCHES: usize = 1_000_000;
+
+impl Context {
+    /// The operands, with their patterns expanded. Operands that can't be expanded count as
+    /// failures and are left out.
+    ///
+    /// # Errors
+    /// A failure that ends the command.
+    pub async fn expanded(&self, uris: &[String], tally: &mut Tally) -> Result<Vec<String>, Failure> {
+        let mut all = Vec::with_capacity(uris.len());
+        for uri in uris {
+            let found = expand(self, uri).await;
+            tally.add(found.map(|found| all.extend(found)))?;
+        }
+        Ok(all)
+    }
+}
 
 /// The URIs that `uri` stands for, in order; itself if it has no pattern.
 ///

@@ -1,7 +1,6 @@
 //! The contents of `--help`: commands in groups, each command's own flags before the global ones,
 //! and no flag that a command doesn't use.
 
-use crate::cli::FOREIGN_FLAGS;
 use clap::Command;
 use std::fmt::Write as _;
 
@@ -24,6 +23,10 @@ pub const GATEWAY_FLAGS: [&str; 9] = [
 ];
 /// Those for connecting to a Kadoop cluster.
 pub const KADOOP_FLAGS: [&str; 2] = ["kadoop_key", "kadoop_over_tcp"];
+
+/// Those for stores behind other services and libraries.
+pub const FOREIGN_FLAGS: [&str; 7] =
+    ["endpoint_url", "region", "profile", "no_sign_request", "plugins", "plugin_options", "inside"];
 
 /// The commands without flags for connecting to stores. `serve` is not one of them: a store that it
 /// serves may be a gateway.

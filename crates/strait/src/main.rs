@@ -29,6 +29,7 @@ mod password;
 mod progress;
 mod relative;
 mod signals;
+mod tally;
 mod tokens;
 mod waiting;
 

@@ -52,7 +52,7 @@ func checkFile(file string, history []Line, lag time.Duration, violates func(Lin
 			created = line.Answered
 		}
 	}
-	// What is certain once it is answered, and what may be visible once it is called.
+	// The lines that are certain once a write is answered, and those that may be visible once it is called.
 	var certain, possible []Line
 	for _, line := range history {
 		if line.Outcome == ok && line.Op != "append" && line.Op != "create" && !mayLag(line, lag) {

@@ -14,8 +14,8 @@ mod generated {
 
 type Answer<T> = Result<T, ServerError>;
 
-/// What is sent again and again; a file in the page cache is in memory once, too,
-/// but this may stay in the processor's cache as long as it is small.
+/// The bytes that it sends again and again. A file in the page cache is in memory once, too,
+/// but these may stay in the processor's cache as long as they are few.
 const MEMORY_BYTES: usize = 64 << 20;
 const MAX_CHUNK_BYTES: i32 = 4 << 20;
 

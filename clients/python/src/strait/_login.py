@@ -27,7 +27,7 @@ class LoginInTurn:
     def take(self, deadline: float, timeout_s: float) -> Iterator[bool]:
         """Whether it is up to this thread; if not, another one has just succeeded.
 
-        What the other one's attempt failed with is raised here too.
+        If the other one's attempt fails, its error is raised here too.
         """
         with self._lock:
             theirs = self._attempt

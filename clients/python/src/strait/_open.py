@@ -10,7 +10,7 @@ from strait._writer import RemoteWriter
 
 
 class CreateOptions(TypedDict, total=False):
-    """How to make a file; what isn't given is the store's default."""
+    """Settings of a new file; the store has a default for each."""
 
     #: Permission bits, exactly as the file gets them (no umask).
     permission: int

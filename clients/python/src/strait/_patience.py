@@ -15,7 +15,7 @@ SHORTEST_S = 0.001
 class Patience:
     """Keeps the limit of each wait on one socket at what is left until the deadline.
 
-    What comes byte by byte is over in time too.
+    So bytes that arrive one at a time don't extend the deadline.
     """
 
     def __init__(self, sock: socket.socket, deadline: float) -> None:

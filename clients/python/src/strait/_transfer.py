@@ -210,10 +210,10 @@ def _copy(
 def _appearing(client: "Client", source: str, path: Path, *, overwrite: bool) -> Iterator[BinaryIO]:
     """A new local file that takes its name when all went well.
 
-    Nobody may do more with it than with the source, nor than the umask allows.
+    It gets the source's permission bits, less those of the umask.
 
-    What is no regular file (a device, a pipe) is written to as it stands: a
-    file in its place isn't what was asked for.
+    An existing device or pipe is written to as it stands: the caller asked for
+    that, and not for a file in its place.
     """
     if path.exists() and not path.is_file():
         with path.open("wb") as special:

@@ -285,7 +285,7 @@ class Connection:
         self._last_reply = 0.0
 
     def wait_until(self, deadline: float) -> None:
-        """Whatever is sent and received from now on is over by then, or a `TimedOut`."""
+        """Sends and receives that aren't over by then raise `TimedOut`, from now on."""
         self._patience.deadline = deadline
 
     def peer(self) -> str:

@@ -83,12 +83,12 @@ class RemoteWriter(io.RawIOBase):
         return min(CHUNK_BYTES, self._session.max_chunk_bytes)
 
     def flush(self) -> None:
-        """What was written is in every replica's memory and visible to who opens the file now."""
+        """Brings written bytes into every replica's memory, visible to programs that open it."""
         if not self._ended:  # the base class flushes in close
             self._flush(FlushMode.FLUSH)
 
     def sync(self) -> int | None:
-        """What was written is on stable storage.
+        """Brings written bytes to stable storage.
 
         Returns how many replicas hold it, at least; None where the store can't tell.
         """
@@ -119,7 +119,7 @@ class RemoteWriter(io.RawIOBase):
         self._refusal = None
 
     def close(self) -> None:
-        """Waits for what is on its way; then what was written is on stable storage.
+        """Waits for appends on their way, and brings written bytes to stable storage.
 
         After `NoSpace` and `Unavailable` the file stays open (`closed` is false), and may be
         closed again. After any other error it is closed.
@@ -325,8 +325,8 @@ class RemoteWriter(io.RawIOBase):
     @staticmethod
     def _forgotten(error: errors.StraitError) -> errors.OutcomeUnknown:
         return errors.OutcomeUnknown(
-            "the session that had the file open has ended; what was flushed is in the file, "
-            f"what was written since may be ({error.strerror})"
+            "the session that had the file open has ended; flushed bytes are in the file, "
+            f"later ones may be ({error.strerror})"
         )
 
     def _fail(self, error: errors.StraitError) -> None:

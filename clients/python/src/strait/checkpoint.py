@@ -88,7 +88,7 @@ class Layout:
         text += b" " * (-len(text) % _ALIGNMENT)
         if len(text) > _MOST_HEADER_BYTES:
             raise ValueError(f"a header of {len(text)} bytes: the format has at most 100 MB")
-        #: What the file begins with.
+        #: The file's first bytes.
         self.header = struct.pack("<Q", len(text)) + text
         #: The file's length.
         self.nbytes = len(self.header) + at

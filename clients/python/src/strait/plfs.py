@@ -152,7 +152,7 @@ class File(io.RawIOBase):
         _call("sync", self._open())
 
     def length(self) -> int:
-        """What was synced by all writers, after syncing this one."""
+        """The length with all synced bytes of all writers; syncs this one first."""
         length: int = _call("length", self._open())
         return length
 

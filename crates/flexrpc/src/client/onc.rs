@@ -211,7 +211,7 @@ impl OncLine {
                 self.end = end - assembly.len();
                 return Ok(record);
             }
-            // Room grows by what has arrived, not by what a mark claims.
+            // Room grows with the bytes that arrived, not with the length that a mark claims.
             if self.buffer.len() < self.end + STEP {
                 self.buffer.resize((2 * self.end).max(STEP) + STEP, 0);
             }

@@ -36,7 +36,7 @@ impl Files {
     /// The files aren't a sealed replica's; the operating system's. Inner, Corrupt: they are another
     /// replica's.
     pub(super) fn of(lent: Lent, unit_bytes: u32, claim: Claim) -> io::Result<Judged<Self>> {
-        let strange = || io::Error::new(io::ErrorKind::InvalidData, "what is lent isn't a sealed replica");
+        let strange = || io::Error::new(io::ErrorKind::InvalidData, "the lent file isn't a sealed replica");
         let (data, table) = (lent.data.metadata()?, lent.table.metadata()?);
         // Reading any other kind of file might never return.
         if !data.is_file() || !table.is_file() || table.len() > MAX_TABLE_BYTES {

@@ -1,8 +1,8 @@
 //! The client: writers and readers of files, as state machines.
 //!
 //! ```text
-//!   application ─ append, flush, sync, close ─→ Writer ─→ calls ─┐
-//!   application ─ read(offset, length) ───────→ Reader ─→ calls ─┤ the caller
+//!   application ─ append, flush, sync, close ─→ WriterCore ─→ calls ─┐
+//!   application ─ read(offset, length) ───────→ ReaderCore ─→ calls ─┤ the caller
 //!                        inputs ←── what became of each call ────┘ makes them
 //! ```
 //!
@@ -32,9 +32,9 @@ mod writer;
 
 pub use check::Checked;
 pub use memory::{Budget, Budgets, Holder, Unbounded};
-pub use reader::{Content, LOCATE_BYTES, ReadCall, Reader};
+pub use reader::{Content, LOCATE_BYTES, ReadCall, ReaderCore};
 pub use requests::Requests;
-pub use writer::{Goal, WriteCall, Writer};
+pub use writer::{Goal, WriteCall, WriterCore};
 
 use crate::Millis;
 

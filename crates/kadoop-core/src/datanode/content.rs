@@ -1,6 +1,6 @@
 //! Reads of a replica's bytes, and what its checksums say of them.
 
-use super::{replica::disk, sums::Sums};
+use super::{failure::disk, sums::Sums};
 use crate::{
     Config,
     crc32c::{Appended, crc32c, crc32c_combine},

@@ -5,6 +5,7 @@
 
 mod content;
 mod copies;
+mod failure;
 mod fences;
 mod memory;
 mod names;
@@ -36,10 +37,11 @@ use crate::{
     },
 };
 use copies::Copies;
+use failure::{Failure, disk};
 use memory::Memory;
 use names::parse_name;
 use open_files::OpenFiles;
-use replica::{Failure, Replica, disk};
+use replica::Replica;
 use room::Room;
 use scan::Scan;
 use scrub::Scrub;

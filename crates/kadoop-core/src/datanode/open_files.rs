@@ -4,7 +4,7 @@
 //! files of a replica that is being written are synced before they are closed: the kernel reports a
 //! failed write-back only to files that were open at that time.
 
-use super::{Datanode, Kept, Opened, Replica, Sealed, disk_of, live, replica::disk};
+use super::{Datanode, Kept, Opened, Replica, Sealed, disk_of, failure::disk, live};
 use crate::{
     ChunkId, Stamp,
     disk::{Disk, Grouped},

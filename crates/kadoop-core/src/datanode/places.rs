@@ -5,7 +5,7 @@
 //! and belongs to one write. So a concurrent seal, fence or deletion can't lose bytes that count.
 //! The place's bytes count only after [`Datanode::finish`] has checked everything again.
 
-use super::{Datanode, Sums, live, replica::disk};
+use super::{Datanode, Sums, failure::disk, live};
 use crate::{
     disk::{Disk, DiskFile},
     error::Result,

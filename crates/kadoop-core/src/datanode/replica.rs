@@ -6,6 +6,7 @@ mod writing;
 
 use super::{
     content::Content,
+    failure::disk,
     names::{Kind, name},
     sealed::{Sealed, from_table, read_table},
     sums::{Claim, Sums, Unproven, length_before_table, provable},
@@ -21,7 +22,6 @@ use crate::{
 pub(super) use sealing::Begun;
 pub use sealing::{Sealing, Synced};
 use std::{collections::BTreeMap, io};
-pub(super) use syncing::{Failure, sync_bytes, sync_names};
 use writing::Held;
 
 /// A replica in one data directory, open or returned.
@@ -65,13 +65,6 @@ struct Files<F> {
     data: F,
     /// None while they are in memory alone.
     records: Option<F>,
-}
-
-pub(super) fn disk(error: io::Error) -> Error {
-    match error.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Error::NoSpace,
-        _ => Error::Disk,
-    }
 }
 
 /// A replica on disk. Inner error: its files name this one instead.

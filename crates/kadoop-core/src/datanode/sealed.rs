@@ -7,9 +7,9 @@
 
 use super::{
     content::Content,
+    failure::{Failure, sync_bytes, sync_names},
     is_of_one_file,
     names::{Kind, name},
-    replica::{Failure, sync_bytes, sync_names},
     sums::{Claim, Sums, Unproven, table_bytes},
 };
 use crate::{

@@ -2,7 +2,8 @@
 
 use super::{
     Datanode, Failure, Kept, Replica, Sealed, disk_of,
-    replica::{Begun, Sealing, Synced, disk},
+    failure::disk,
+    replica::{Begun, Sealing, Synced},
 };
 use crate::{
     ChunkId, Stamp,

@@ -34,7 +34,7 @@ struct State {
 }
 
 impl<D> Grouped<D> {
-    /// Groups the syncs of `disk`. Nobody else may sync its names.
+    /// Groups the syncs of `disk`. No other code may sync its names.
     pub fn new(disk: D) -> Self {
         Self { disk, names: Arc::default() }
     }

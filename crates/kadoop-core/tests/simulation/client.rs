@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use strait_kadoop_core::{
     ChunkId, Config, Error, FileId, Incarnation, Member, NodeId, Stamp,
-    client::{Checked, Goal, Issue, ReadCall, Reader, WriteCall, Writer},
+    client::{Checked, Goal, Issue, ReadCall, ReaderCore, WriteCall, WriterCore},
     faults::{Fault, Faults},
     messages::{Answer, Located, LocatedChunk, Mutation, NewChunk, Outcome, Piece, Read},
 };
@@ -13,11 +13,11 @@ fn config(fault: Option<Fault>) -> Config {
     Config { unit_bytes: 16, write_bytes: 32, hold_bytes: 96, stage_bytes: 96, faults, ..Config::default() }
 }
 
-fn writer(fault: Option<Fault>) -> Writer {
-    Writer::new(config(fault), FileId(1), 1_000, 0, 0)
+fn writer(fault: Option<Fault>) -> WriterCore {
+    WriterCore::new(config(fault), FileId(1), 1_000, 0, 0)
 }
 
-fn calls(writer: &mut Writer) -> Vec<Issue<WriteCall>> {
+fn calls(writer: &mut WriterCore) -> Vec<Issue<WriteCall>> {
     std::iter::from_fn(|| writer.next_call()).collect()
 }
 
@@ -32,7 +32,7 @@ fn new_chunk(chunk: u64) -> NewChunk {
 }
 
 /// Grants the requested chunk. Returns the request.
-fn grant(writer: &mut Writer, chunk: u64, now: u64) -> Mutation {
+fn grant(writer: &mut WriterCore, chunk: u64, now: u64) -> Mutation {
     let issue = calls(writer).pop().expect("the namenode is asked");
     let WriteCall::Namenode(mutation) = issue.call else { panic!("{:?}", issue.call) };
     let next = Some(new_chunk(chunk));
@@ -41,7 +41,7 @@ fn grant(writer: &mut Writer, chunk: u64, now: u64) -> Mutation {
 }
 
 /// A writer with 32 bytes under way to chunk 1.
-fn writing(fault: Option<Fault>) -> (Writer, Issue<WriteCall>) {
+fn writing(fault: Option<Fault>) -> (WriterCore, Issue<WriteCall>) {
     let mut writer = writer(fault);
     writer.append(&mut Bytes::from_static(&[7; 32]), 0).unwrap();
     grant(&mut writer, 1, 0);
@@ -49,7 +49,7 @@ fn writing(fault: Option<Fault>) -> (Writer, Issue<WriteCall>) {
     (writer, write)
 }
 
-fn answer_all(writer: &mut Writer, outcome: Outcome, now: u64) -> usize {
+fn answer_all(writer: &mut WriterCore, outcome: Outcome, now: u64) -> usize {
     let calls = calls(writer);
     let members = calls.iter().filter(|issue| !matches!(issue.call, WriteCall::Namenode(_)));
     members.map(|issue| writer.on_member(issue.id, outcome, now)).count()
@@ -74,7 +74,12 @@ fn what_wasnt_acknowledged_everywhere_goes_into_the_next_chunk() {
 }
 
 /// Pursues the goal with this answer of each member. Returns the members asked, and the outcome.
-fn pursue(writer: &mut Writer, goal: Goal, outcome: Outcome, now: u64) -> (usize, Option<Result<(), Error>>) {
+fn pursue(
+    writer: &mut WriterCore,
+    goal: Goal,
+    outcome: Outcome,
+    now: u64,
+) -> (usize, Option<Result<(), Error>>) {
     writer.begin(goal, now).unwrap();
     let (mut asked, mut under_way) = (0, calls(writer));
     while let Some(issue) = under_way.pop() {
@@ -202,7 +207,7 @@ fn a_broken_chunks_end_is_logged_before_a_flush_returns() {
     }
 }
 
-fn grant_end(writer: &mut Writer, now: u64) -> Mutation {
+fn grant_end(writer: &mut WriterCore, now: u64) -> Mutation {
     let issue = calls(writer).pop().expect("the namenode is told");
     let WriteCall::Namenode(mutation) = issue.call else { panic!("{:?}", issue.call) };
     writer.on_answer(issue.id, Ok(Answer::Chunk { next: None, durable: true }), now);
@@ -233,7 +238,7 @@ fn a_seal_that_meets_a_higher_stamp_means_that_the_lease_is_lost() {
 
 /// A writer with 32 acknowledged bytes in chunk 1, 32 further bytes, and members that were asked to
 /// seal it. Their answers come next.
-fn broken() -> (Writer, Vec<Issue<WriteCall>>) {
+fn broken() -> (WriterCore, Vec<Issue<WriteCall>>) {
     let (mut writer, write) = writing(None);
     writer.on_write(write.id, &[Outcome::Value; 2], 10);
     writer.append(&mut Bytes::from_static(&[8; 32]), 10).unwrap();
@@ -290,7 +295,7 @@ fn a_chunk_that_no_member_can_seal_any_more_is_left_to_the_namenode() {
 }
 
 /// A writer without anything under way, whose pipeline is examined: the second member answers so.
-fn examined(second: Outcome) -> Writer {
+fn examined(second: Outcome) -> WriterCore {
     let (mut writer, write) = writing(None);
     writer.on_write(write.id, &[Outcome::Value; 2], 10);
     assert!(calls(&mut writer).is_empty());
@@ -378,7 +383,7 @@ fn where_every_pipeline_breaks_the_namenode_is_asked_ever_more_slowly() {
     assert_eq!(pauses, [200, 400, 800, 1_600, 3_200]);
 }
 
-fn calls_peek(writer: &mut Writer, chunk: u64, now: u64) -> Option<()> {
+fn calls_peek(writer: &mut WriterCore, chunk: u64, now: u64) -> Option<()> {
     let issue = calls(writer).pop()?;
     let WriteCall::Namenode(_) = issue.call else { panic!("{:?}", issue.call) };
     let next = Some(new_chunk(chunk));
@@ -406,10 +411,10 @@ fn a_writer_that_gets_nowhere_gives_up() {
 /// Has the members refuse all writes for want of space, until the writer tells a caller. Returns the
 /// last chunk and the time.
 fn full_until_told(
-    writer: &mut Writer,
+    writer: &mut WriterCore,
     mut chunk: u64,
     mut now: u64,
-    told: impl Fn(&mut Writer, u64) -> bool,
+    told: impl Fn(&mut WriterCore, u64) -> bool,
 ) -> (u64, u64) {
     let from = now;
     loop {
@@ -434,7 +439,7 @@ fn full_until_told(
 }
 
 /// Serves all calls, at datanodes with room. Returns the bytes written.
-fn serve(writer: &mut Writer, mut chunk: u64, from: u64) -> Vec<u8> {
+fn serve(writer: &mut WriterCore, mut chunk: u64, from: u64) -> Vec<u8> {
     let mut written = Vec::new();
     for now in (from..from + 10_000).step_by(100) {
         writer.tick(now);
@@ -465,7 +470,7 @@ fn after_full_disks_a_writer_goes_on_with_all_its_bytes_once_there_is_room() {
         let mut writer = writer(None);
         writer.append(&mut Bytes::from_static(&[7; 40]), 0).unwrap();
         writer.begin(goal, 0).unwrap();
-        let told = |writer: &mut Writer, _| writer.outcome() == Some(Err(Error::NoSpace));
+        let told = |writer: &mut WriterCore, _| writer.outcome() == Some(Err(Error::NoSpace));
         let (chunk, now) = full_until_told(&mut writer, 0, 0, told);
         assert_eq!(writer.error(), None, "{goal:?}");
         writer.append(&mut Bytes::from_static(&[8; 10]), now).unwrap();
@@ -488,7 +493,7 @@ fn a_write_that_waits_in_vain_is_refused_as_a_whole_and_may_be_repeated() {
     let mut waits = Bytes::from_static(&[9; 60]);
     writer.append(&mut waits, 0).unwrap();
     assert_eq!((waits.len(), writer.length()), (60, 156), "there is room for a part only");
-    let told = |writer: &mut Writer, now| {
+    let told = |writer: &mut WriterCore, now| {
         writer.append(&mut Bytes::from_static(&[9; 60]), now) == Err(Error::NoSpace)
     };
     let (chunk, now) = full_until_told(&mut writer, 0, 0, told);
@@ -532,8 +537,8 @@ fn located(length: u32, growing: bool) -> Located {
 }
 
 /// A reader that has requested bytes at `offset` and received `located`.
-fn reading(offset: u64, located: Located, fault: Option<Fault>) -> Reader {
-    let mut reader = Reader::new(config(fault));
+fn reading(offset: u64, located: Located, fault: Option<Fault>) -> ReaderCore {
+    let mut reader = ReaderCore::new(config(fault));
     assert_eq!(reader.read(offset, 32, 0), Ok(None));
     let issue = reader.next_call().unwrap();
     assert!(matches!(issue.call, ReadCall::Locate { .. }));
@@ -541,7 +546,7 @@ fn reading(offset: u64, located: Located, fault: Option<Fault>) -> Reader {
     reader
 }
 
-fn next_read(reader: &mut Reader) -> (Issue<ReadCall>, NodeId, Read) {
+fn next_read(reader: &mut ReaderCore) -> (Issue<ReadCall>, NodeId, Read) {
     let issue = reader.next_call().expect("a replica is asked");
     let ReadCall::Read { from, read } = issue.call else { panic!("{:?}", issue.call) };
     (issue, from, read)
@@ -614,10 +619,10 @@ fn another_file_of_the_same_name_isnt_read_on() {
 #[test]
 fn reading_ahead_goes_on_with_whichever_call_is_answered_first() {
     let config = Config { ahead_bytes: 320, reads_at_once: 3, ..config(None) };
-    let mut reader: Reader = Reader::new(config.clone());
+    let mut reader: ReaderCore = ReaderCore::new(config.clone());
     reader.begin(located(1_000, false));
     let mut under_way = Vec::new();
-    let mut look = |reader: &mut Reader, answered: Option<usize>| {
+    let mut look = |reader: &mut ReaderCore, answered: Option<usize>| {
         if let Some(at) = answered {
             let (issue, _, read): (Issue<ReadCall>, NodeId, Read) = under_way.remove(at);
             let bytes: Bytes = vec![3; read.length as usize].into();
@@ -652,7 +657,7 @@ fn reading_ahead_goes_on_with_whichever_call_is_answered_first() {
 fn a_read_is_one_call_and_who_asks_for_little_at_a_time_gets_it_out_of_larger_pieces() {
     let config = Config { unit_bytes: 4, read_bytes: 16, reads_at_once: 3, ..config(None) };
     for (asked, fetched) in [(4, [4, 8, 12, 12]), (16, [16; 4]), (24, [24; 4]), (99, [32; 4])] {
-        let mut reader: Reader = Reader::new(config.clone());
+        let mut reader: ReaderCore = ReaderCore::new(config.clone());
         reader.begin(located(1_000, false));
         let mut at = 0;
         let mut lengths = Vec::new();

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use std::sync::Arc;
 use strait_kadoop_core::{
     ChunkId, Config, Error, FileId, Incarnation, Member, NodeId, Stamp,
-    client::{Budget, Checked, Goal, Issue, ReadCall, Reader, WriteCall, Writer},
+    client::{Budget, Checked, Goal, Issue, ReadCall, ReaderCore, WriteCall, WriterCore},
     messages::{Answer, Digest, Digested, Located, LocatedChunk, NewChunk, Outcome, Piece, Read},
 };
 
@@ -39,15 +39,15 @@ fn located(chunks: u32) -> Located {
     Located { made: 5, chunks: (0..chunks).map(chunk).collect(), length, open: false }
 }
 
-fn reader(purse: &Arc<Purse>) -> Reader {
+fn reader(purse: &Arc<Purse>) -> ReaderCore {
     let budget: Arc<dyn Budget> = Arc::clone(purse) as _;
-    let mut reader = Reader::within(config(), budget);
+    let mut reader = ReaderCore::within(config(), budget);
     reader.begin(located(2));
     reader
 }
 
 /// Answers all calls under way; returns the reads.
-fn answer(reader: &mut Reader, now: u64) -> Vec<Read> {
+fn answer(reader: &mut ReaderCore, now: u64) -> Vec<Read> {
     let mut answered = Vec::new();
     while let Some(issue) = reader.next_call() {
         let ReadCall::Read { read, .. } = issue.call else { panic!("{:?}", issue.call) };
@@ -61,7 +61,7 @@ fn answer(reader: &mut Reader, now: u64) -> Vec<Read> {
 }
 
 /// Reads in sequence, `length` bytes at a time; returns the reads at datanodes.
-fn read_on(reader: &mut Reader, from: u64, length: u32, times: u64, now: u64) -> Vec<Read> {
+fn read_on(reader: &mut ReaderCore, from: u64, length: u32, times: u64, now: u64) -> Vec<Read> {
     let mut asked = Vec::new();
     for at in (0..times).map(|time| from + time * u64::from(length)) {
         let mut there = 0;
@@ -87,7 +87,7 @@ fn a_reader_that_finds_no_memory_reads_what_is_asked_for_and_no_more() {
 #[test]
 fn all_readers_together_hold_no_more_ahead_than_they_share() {
     let purse = Arc::new(Purse::of(400));
-    let mut readers: Vec<Reader> = (0..50).map(|_| reader(&purse)).collect();
+    let mut readers: Vec<ReaderCore> = (0..50).map(|_| reader(&purse)).collect();
     for from in (0..320).step_by(16) {
         for reader in &mut readers {
             read_on(reader, from, 16, 1, 1);
@@ -114,17 +114,17 @@ fn an_idle_reader_gives_up_what_was_read_ahead_and_reads_on_later() {
     assert!(!read_on(&mut reader, 160, 16, 10, 3_000).is_empty());
 }
 
-fn writer(purse: &Arc<Purse>) -> Writer {
+fn writer(purse: &Arc<Purse>) -> WriterCore {
     let budget: Arc<dyn Budget> = Arc::clone(purse) as _;
-    Writer::within(config(), budget, FileId(1), 1_000, 0, 0)
+    WriterCore::within(config(), budget, FileId(1), 1_000, 0, 0)
 }
 
-fn calls(writer: &mut Writer) -> Vec<Issue<WriteCall>> {
+fn calls(writer: &mut WriterCore) -> Vec<Issue<WriteCall>> {
     std::iter::from_fn(|| writer.next_call()).collect()
 }
 
 /// Grants the requested chunk; returns the writes that follow.
-fn begin_chunk(writer: &mut Writer, now: u64) -> Vec<Issue<WriteCall>> {
+fn begin_chunk(writer: &mut WriterCore, now: u64) -> Vec<Issue<WriteCall>> {
     let issue = calls(writer).pop().expect("the namenode is asked");
     let WriteCall::Namenode(_) = issue.call else { panic!("{:?}", issue.call) };
     let pipeline = vec![Member { node: NodeId(1), incarnation: Incarnation(1) }];
@@ -200,14 +200,14 @@ fn a_writer_that_is_idle_sends_what_it_has_and_then_holds_nothing() {
 }
 
 /// A digester of a file of two chunks, with its next range requested.
-fn digesting() -> Reader<Digest> {
-    let mut reader = Reader::new(config());
+fn digesting() -> ReaderCore<Digest> {
+    let mut reader = ReaderCore::new(config());
     reader.begin(located(2));
     assert_eq!(reader.read(0, u32::MAX, 0), Ok(None));
     reader
 }
 
-fn next(reader: &mut Reader<Digest>) -> (Issue<ReadCall>, NodeId, Read) {
+fn next(reader: &mut ReaderCore<Digest>) -> (Issue<ReadCall>, NodeId, Read) {
     let issue = reader.next_call().expect("a replica is asked");
     let ReadCall::Read { from, read } = issue.call else { panic!("{:?}", issue.call) };
     (issue, from, read)

@@ -4,7 +4,7 @@ use crate::namespace::someone;
 use bytes::Bytes;
 use strait_kadoop_core::{
     ChunkId, ClientId, Config, Error, FileId, Identity, Incarnation, Member, NodeId, Stamp,
-    client::{Goal, Issue, WriteCall, Writer},
+    client::{Goal, Issue, WriteCall, WriterCore},
     messages::{Answer, End, Heartbeat, Mutation, NewChunk, Outcome, RequestId, Space},
     namenode::{Namenode, State},
 };
@@ -20,26 +20,26 @@ fn chunk(number: u64) -> NewChunk {
 }
 
 /// A writer of a new file with its first chunk, and with so many bytes.
-fn writer(bytes: usize) -> Writer {
-    let mut writer = Writer::new(config(), FileId(1), 1_000, 0, 0).with_first_chunk(chunk(1));
+fn writer(bytes: usize) -> WriterCore {
+    let mut writer = WriterCore::new(config(), FileId(1), 1_000, 0, 0).with_first_chunk(chunk(1));
     if bytes > 0 {
         writer.append(&mut Bytes::from(vec![7; bytes]), 0).unwrap();
     }
     writer
 }
 
-fn calls(writer: &mut Writer) -> Vec<Issue<WriteCall>> {
+fn calls(writer: &mut WriterCore) -> Vec<Issue<WriteCall>> {
     std::iter::from_fn(|| writer.next_call()).collect()
 }
 
-fn only(writer: &mut Writer) -> Issue<WriteCall> {
+fn only(writer: &mut WriterCore) -> Issue<WriteCall> {
     let mut calls = calls(writer);
     assert_eq!(calls.len(), 1, "{calls:?}");
     calls.remove(0)
 }
 
 /// The ends that the writer closes the file with.
-fn closing(writer: &mut Writer) -> Vec<End> {
+fn closing(writer: &mut WriterCore) -> Vec<End> {
     let issue = only(writer);
     let WriteCall::Namenode(Mutation::Complete { ends, .. }) = issue.call else { panic!("{:?}", issue.call) };
     writer.on_answer(issue.id, Ok(Answer::Completed(true)), 2);

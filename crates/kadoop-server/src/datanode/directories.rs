@@ -1,6 +1,6 @@
 //! The data directories: their owner, their fill, and whether they work.
 
-use super::watch::Watch;
+use super::{space::Space, watch::Watch};
 use crate::home::{CLUSTER, DATANODE, Home, Role};
 use rustix::io::Errno;
 use std::{
@@ -34,21 +34,6 @@ struct Directory {
     device: u64,
     /// None after it has failed.
     watch: Option<Watch>,
-}
-
-/// Bytes of a file system.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Space {
-    pub capacity: u64,
-    pub available: u64,
-}
-
-impl Space {
-    /// The share of each of `sharing` datanodes or directories.
-    pub(super) fn share(self, sharing: u64) -> Self {
-        let of = sharing.max(1);
-        Self { capacity: self.capacity / of, available: self.available / of }
-    }
 }
 
 impl Directories {

@@ -3,7 +3,7 @@
 //! One thread serves all and never blocks on a program. The kernel identifies each one's user, and
 //! it has a second to send its request. It gets the same as over the network, with the same token.
 
-use super::shared::Shared;
+use super::shared::{Place, Shared};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create},
@@ -59,13 +59,6 @@ pub struct ShortCircuit {
     /// User ids that may borrow. None: the datanode's own user and root. Each also needs a chunk's
     /// token, as over the network.
     pub users: Option<Vec<u32>>,
-}
-
-/// The socket's path, and a number by which clients recognize this datanode's run.
-#[derive(Debug, Clone)]
-pub(super) struct Place {
-    pub path: PathBuf,
-    pub run: u64,
 }
 
 /// The socket and its thread. Dropping it ends both.
@@ -241,7 +234,7 @@ impl Desk {
             };
             let user = socket_peercred(&socket).map(|peer| peer.uid.as_raw());
             if !user.is_ok_and(|user| self.users.contains(&user)) {
-                tracing::debug!(?user, "a user who isn't answered asked for a replica's files");
+                tracing::debug!(?user, "ignored a request for a replica's files: this user gets none");
                 let _ = answer(&socket, Err(Error::PermissionDenied));
                 continue;
             }

@@ -9,6 +9,7 @@ mod lender;
 mod numbers;
 mod rousing;
 mod shared;
+mod space;
 mod watch;
 
 use super::{SLOW_CALL, observed::Observed};

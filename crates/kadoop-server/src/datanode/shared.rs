@@ -1,15 +1,11 @@
 //! State shared by all threads of a datanode.
 
-use super::{
-    DatanodeOptions,
-    directories::{Directories, Space},
-    lender::Place,
-    rousing::Rousing,
-};
+use super::{DatanodeOptions, directories::Directories, rousing::Rousing, space::Space};
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     io,
     net::SocketAddr,
+    path::PathBuf,
     sync::{
         Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -39,6 +35,13 @@ const ASK_MS: Millis = 100;
 
 /// Size from which the disk takes longer to write a replica than to begin and end a sync.
 const LARGE_BYTES: u32 = 1 << 20;
+
+/// The socket's path, and a number by which clients recognize this datanode's run.
+#[derive(Debug, Clone)]
+pub(super) struct Place {
+    pub path: PathBuf,
+    pub run: u64,
+}
 
 /// A datanode's state and its knowledge of the cluster.
 pub(super) struct Shared {

@@ -1,7 +1,7 @@
 //! Watches one data directory in a separate thread, so a disk that hangs instead of failing blocks
 //! only that thread.
 
-use super::directories::Space;
+use super::space::Space;
 use std::{
     io,
     sync::{
@@ -78,7 +78,7 @@ impl Watch {
 }
 
 fn panicked() -> io::Error {
-    io::Error::other("who looks after it panicked")
+    io::Error::other("the thread that watches the directory panicked")
 }
 
 #[cfg(test)]

@@ -174,7 +174,7 @@ async fn renamed_open_file_is_written_on_or_fails_alone(scene: Scene) -> Outcome
         Err(_) => false,
     };
     let content = scene.content(&to).await?;
-    ensure!(content.starts_with(b"flushed"), "what was flushed is lost");
+    ensure!(content.starts_with(b"flushed"), "flushed bytes are lost");
     ensure!(!written_on || content == b"flushed, more", "the writer's bytes are lost without an error");
     refused(scene.stat(&from).await, &[ErrorKind::NotFound])
 }

@@ -197,7 +197,7 @@ async fn an_abandoned_writer_leaves_what_was_flushed(scene: Scene) -> Outcome {
     // Unflushed bytes may have arrived or not, but in order in any case.
     due.extend_from_slice(&b"not flushed"[..(length - due.len()).min(11)]);
     due.extend_from_slice(b"the end");
-    ensure!(scene.content(&path).await? == due, "what was flushed changed");
+    ensure!(scene.content(&path).await? == due, "flushed bytes changed");
     Ok(())
 }
 

@@ -4,10 +4,6 @@ use crate::failure::Failure;
 use clap::Args;
 use strait_store_any::{ForeignOptions, Launch};
 
-/// Names in clap of the flags of [`Foreign`].
-pub const FOREIGN_FLAGS: [&str; 7] =
-    ["endpoint_url", "region", "profile", "no_sign_request", "plugins", "plugin_options", "inside"];
-
 /// Flags of object stores, as the AWS tools name them, and of plugins.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Object stores and plugins")]

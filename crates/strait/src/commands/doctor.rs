@@ -26,7 +26,7 @@ const SKEW: Duration = Duration::from_secs(60);
 /// The result of one check.
 enum Verdict {
     Ok(String),
-    /// What is wrong, and what to do.
+    /// The fault, and the remedy.
     Bad(String, &'static str),
     /// Not checked, and why.
     Left(&'static str),
@@ -122,7 +122,7 @@ async fn inside(place: &Place, read_only: bool, report: &mut Report) -> Result<(
     let name = format!(".strait-doctor-{:x}", now_ms());
     let probe = place.entry(&name)?;
     let outcome = timeout(PATIENCE, probing(&probe, report)).await;
-    // Whatever happened, nothing is left.
+    // In any case, leave nothing behind.
     let removed = timeout(PATIENCE, probe.fs.remove(&probe.who, &probe.path, false)).await;
     match outcome {
         Err(_) => report.tell("write", Bad(silent(), "see the server's log, and its disks"))?,
@@ -204,7 +204,7 @@ fn refused(failure: &Failure) -> Verdict {
     let fix = match kind {
         ErrorKind::Unauthenticated => "log in, or correct or renew the credentials",
         ErrorKind::PermissionDenied => "ask the store's operator for this right, or name another directory",
-        ErrorKind::NotFound => "correct the URI: what it names isn't there",
+        ErrorKind::NotFound => "correct the URI: no file or store has that name",
         ErrorKind::Unavailable | ErrorKind::TimedOut => "start the server, or correct the address",
         ErrorKind::NoSpace => "free space, or add some",
         ErrorKind::InvalidArgument => "correct the URI or the flag",

@@ -2,8 +2,9 @@
 
 use crate::cli::Fsck;
 use crate::context::{Cluster, Context, Place};
-use crate::failure::{Failure, Tally};
+use crate::failure::Failure;
 use crate::output::Output;
+use crate::tally::Tally;
 use futures::StreamExt;
 use strait_kadoop_client::Verified;
 use strait_kadoop_core::Error as KadoopError;

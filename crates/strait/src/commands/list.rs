@@ -2,9 +2,10 @@
 
 use crate::cli::Ls;
 use crate::context::{Context, Place};
-use crate::failure::{Failure, Tally};
+use crate::failure::Failure;
 use crate::format;
 use crate::output::Output;
+use crate::tally::Tally;
 use futures::StreamExt;
 use strait_store::{FileStatus, StorePath};
 

@@ -3,9 +3,10 @@
 use super::leftovers::{is_unfinished_get, is_unfinished_put};
 use crate::cli::Rm;
 use crate::context::{Context, Place};
-use crate::failure::{Failure, Tally};
+use crate::failure::Failure;
 use crate::glob;
 use crate::output::Output;
+use crate::tally::Tally;
 use futures::StreamExt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use strait_store::{Error, ErrorKind, FileStatus, FileSystemExt, StorePath};

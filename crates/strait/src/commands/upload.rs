@@ -6,11 +6,12 @@ use super::running::Running;
 use super::targets::{Targets, local_path, stored_name};
 use crate::cli::Put;
 use crate::context::{Context, Place, umask};
-use crate::failure::{Failure, Tally};
+use crate::failure::Failure;
 use crate::messages::Messages;
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::signals::Signals;
+use crate::tally::Tally;
 use crate::waiting::Waiting;
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
@@ -359,7 +360,7 @@ impl Upload {
                 return Err(Failure::naming(failed, "put", &target.path));
             }
             let failed = first.take().unwrap_or(failed);
-            // Nobody else uses the temporary name. While it is there, the rename hasn't happened,
+            // No other program uses the temporary name. While it is there, the rename hasn't happened,
             // and a late one fails after another.
             match (temporary.find().await, target.find().await) {
                 (Ok(None), Ok(Some(status))) if status.length == bytes => return Ok(()),

@@ -37,9 +37,9 @@ const LEAST_AHEAD_BYTES: u32 = 512 << 10;
 #[allow(missing_docs)] // fields are named for what they hold
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReadCall {
-    /// Call the namenode, then [`Reader::on_located`].
+    /// Call the namenode, then [`ReaderCore::on_located`].
     Locate { offset: u64, length: u64 },
-    /// Call a datanode for the bytes or their digest, then [`Reader::on_read`].
+    /// Call a datanode for the bytes or their digest, then [`ReaderCore::on_read`].
     Read { from: NodeId, read: Read },
     /// Report a seemingly damaged replica to the namenode. The reader needs no answer.
     Suspect { node: NodeId, chunk: ChunkId, stamp: Stamp },
@@ -53,7 +53,7 @@ enum Pending {
 
 /// Reads one file.
 #[derive(Debug)]
-pub struct Reader<P = Bytes> {
+pub struct ReaderCore<P = Bytes> {
     config: Config,
     budget: Arc<dyn Budget>,
     /// The namenode's last answer, its range, and the number of answers so far.
@@ -78,20 +78,20 @@ pub struct Reader<P = Bytes> {
     piece: u32,
     /// Datanodes that didn't answer, and until when it asks others first.
     shunned: BTreeMap<NodeId, Millis>,
-    /// See [`Reader::damaged`].
+    /// See [`ReaderCore::damaged`].
     damaged: Option<(ChunkId, Vec<NodeId>)>,
     calls: BTreeMap<CallId, Pending>,
     last_call: u64,
     issues: VecDeque<Issue<ReadCall>>,
 }
 
-impl<P: Content> Reader<P> {
+impl<P: Content> ReaderCore<P> {
     /// A reader of a file whose name the caller knows, with the limits of `config` only.
     pub fn new(config: Config) -> Self {
         Self::within(config, Arc::new(Unbounded))
     }
 
-    /// As [`Reader::new`], with memory from `budget` for bytes read ahead.
+    /// As [`ReaderCore::new`], with memory from `budget` for bytes read ahead.
     pub fn within(config: Config, budget: Arc<dyn Budget>) -> Self {
         Self {
             piece: config.write_bytes,
@@ -193,7 +193,7 @@ impl<P: Content> Reader<P> {
         self.issues.pop_front()
     }
 
-    /// Time at which [`Reader::tick`] is due without other inputs.
+    /// Time at which [`ReaderCore::tick`] is due without other inputs.
     pub fn wake_at(&self) -> Option<Millis> {
         let full = self.is_full();
         let slots = self.slots.values().filter_map(|slot| match slot.state {

@@ -1,6 +1,6 @@
 //! The outcomes of a reader's calls.
 
-use super::{Content, Pending, ReadCall, Reader, State};
+use super::{Content, Pending, ReadCall, ReaderCore, State};
 use crate::{
     Millis, NodeId,
     client::{CallId, Checked},
@@ -9,7 +9,7 @@ use crate::{
     messages::{Located, Read},
 };
 
-impl<P: Content> Reader<P> {
+impl<P: Content> ReaderCore<P> {
     /// Takes the namenode's answer; Unavailable if there was none.
     pub fn on_located(&mut self, id: CallId, answer: Result<Located>, now: Millis) {
         let Some(Pending::Locate { offset, length }) = self.calls.remove(&id) else { return };

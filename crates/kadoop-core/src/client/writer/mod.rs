@@ -9,7 +9,7 @@
 //! ```
 //!
 //! The next step follows from the state alone: every input changes the state, and then
-//! [`Writer::advance`] examines all of it.
+//! [`WriterCore::advance`] examines all of it.
 
 mod ended;
 mod open;
@@ -57,11 +57,11 @@ pub enum Goal {
 #[allow(missing_docs)] // fields are named for what they hold
 #[derive(Debug, Clone)]
 pub enum WriteCall {
-    /// Call the namenode, then [`Writer::on_answer`].
+    /// Call the namenode, then [`WriterCore::on_answer`].
     Namenode(Mutation),
-    /// Call all members of the pipeline, in its order, then [`Writer::on_write`].
+    /// Call all members of the pipeline, in its order, then [`WriterCore::on_write`].
     Write(Write),
-    /// Ask whether the datanode is there, then [`Writer::on_member`], as after all calls below.
+    /// Ask whether the datanode is there, then [`WriterCore::on_member`], as after all calls below.
     Probe {
         to: Member,
     },
@@ -111,7 +111,7 @@ struct Ask {
 
 /// Writes one file.
 #[derive(Debug)]
-pub struct Writer {
+pub struct WriterCore {
     config: Config,
     file: FileId,
     chunk_bytes: u32,
@@ -155,14 +155,14 @@ pub struct Writer {
     issues: VecDeque<Issue<WriteCall>>,
 }
 
-impl Writer {
+impl WriterCore {
     /// A writer of a file that the namenode has opened at `length`
     /// ([`crate::messages::Answer::Opened`]).
     pub fn new(config: Config, file: FileId, chunk_bytes: u32, length: u64, now: Millis) -> Self {
         Self::within(config, Arc::new(Unbounded), file, chunk_bytes, length, now)
     }
 
-    /// As [`Writer::new`], with memory from `budget` for unacknowledged bytes.
+    /// As [`WriterCore::new`], with memory from `budget` for unacknowledged bytes.
     pub fn within(
         config: Config,
         budget: Arc<dyn Budget>,
@@ -203,7 +203,7 @@ impl Writer {
         }
     }
 
-    /// As [`Writer::within`], for a new file whose first chunk has begun
+    /// As [`WriterCore::within`], for a new file whose first chunk has begun
     /// ([`crate::messages::Answer::Begun`]).
     #[must_use]
     pub fn with_first_chunk(mut self, first: NewChunk) -> Self {
@@ -287,7 +287,7 @@ impl Writer {
         }
     }
 
-    /// Begins to pursue `goal` for all appended bytes; [`Writer::outcome`] returns the result. After
+    /// Begins to pursue `goal` for all appended bytes; [`WriterCore::outcome`] returns the result. After
     /// Unavailable or NoSpace the writer still has all bytes, and the same or another goal may be
     /// pursued again. A file that is closed may be closed again.
     ///
@@ -347,7 +347,7 @@ impl Writer {
         self.issues.pop_front()
     }
 
-    /// Time at which [`Writer::tick`] is due without other inputs.
+    /// Time at which [`WriterCore::tick`] is due without other inputs.
     pub fn wake_at(&self) -> Option<Millis> {
         let again = self.ask.as_ref().and_then(|ask| ask.again_at);
         let seals = self.ended.iter().filter(|ended| ended.waits());

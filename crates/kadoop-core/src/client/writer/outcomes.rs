@@ -1,6 +1,6 @@
 //! The outcomes of a writer's calls.
 
-use super::{Ask, Goal, Pending, Phase, WriteCall, Writer, open::Open};
+use super::{Ask, Goal, Pending, Phase, WriteCall, WriterCore, open::Open};
 use crate::{
     ChunkId, Member, Millis, NodeId,
     client::CallId,
@@ -9,7 +9,7 @@ use crate::{
     messages::{Answer, Continue, End, Mutation, NewChunk, Outcome},
 };
 
-impl Writer {
+impl WriterCore {
     /// The open chunk, if it still has that number.
     fn open_chunk(&mut self, chunk: ChunkId) -> Option<&mut Open> {
         self.open.as_mut().filter(|open| open.new.chunk == chunk)

@@ -7,10 +7,11 @@
 
 use super::{
     super::{
+        failure::{Failure, sync_bytes, sync_names},
         names::{Kind, name, parse_name},
         sealed::Sealed,
     },
-    Failure, Replica, sync_bytes, sync_names,
+    Replica,
 };
 use crate::{
     ChunkId, Config, Stamp,

@@ -6,7 +6,10 @@
 //! the old one's place, whose first sync does prove something. It does the same with replicas found
 //! open at a start, since the kernel may have reported the failure to the run before.
 
-use super::{Files, Kind, Replica, disk, name};
+use super::{
+    super::failure::{Failure, disk, sync_bytes, sync_names},
+    Files, Kind, Replica, name,
+};
 use crate::{
     Config,
     crc32c::crc32c,
@@ -17,45 +20,6 @@ use crate::{
     messages::ReplicaState,
 };
 use std::io;
-
-/// A failed step, and the state that it puts in doubt.
-pub(in crate::datanode) enum Failure {
-    /// A refusal without further consequences.
-    Refused(Error),
-    /// A failed sync of the replica's files.
-    Bytes(io::Error),
-    /// A failed sync of the directory: names made since the last sync may be lost.
-    Names(io::Error),
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        Self::Refused(error)
-    }
-}
-
-impl From<io::Error> for Failure {
-    fn from(error: io::Error) -> Self {
-        Self::Refused(disk(error))
-    }
-}
-
-impl Failure {
-    pub fn into_error(self) -> Error {
-        match self {
-            Self::Refused(error) => error,
-            Self::Bytes(error) | Self::Names(error) => disk(error),
-        }
-    }
-}
-
-pub(in crate::datanode) fn sync_bytes<F: DiskFile>(file: &F) -> Result<(), Failure> {
-    file.sync_data().map_err(Failure::Bytes)
-}
-
-pub(in crate::datanode) fn sync_names<D: Disk>(disk_: &D) -> Result<(), Failure> {
-    disk_.sync_names().map_err(Failure::Names)
-}
 
 impl<D: Disk> Replica<D> {
     /// Handles a failed sync of its files or names.

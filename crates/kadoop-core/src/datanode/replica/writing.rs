@@ -1,6 +1,6 @@
 //! Growth of an open replica: in order, while writes that arrive out of order wait.
 
-use super::{Files, Replica, disk};
+use super::{super::failure::disk, Files, Replica};
 use crate::{
     Config,
     datanode::{

@@ -9,12 +9,12 @@ use bytes::Bytes;
 use std::sync::Arc;
 use strait_kadoop_core::{
     Error, Millis,
-    client::{Checked, ReadCall, Reader},
+    client::{Checked, ReadCall, ReaderCore},
 };
 
 pub struct Reading {
     path: String,
-    pub reader: Reader,
+    pub reader: ReaderCore,
     at: u64,
     asked: Option<u32>,
     began: Millis,
@@ -30,7 +30,7 @@ impl World {
         // A change under way may happen at any time.
         let unsure = self.is_unsure(&path) || !self.model.files.contains_key(&path);
         let at = if self.random.one_in(2) { 0 } else { self.random.below(promised + 1) };
-        let reader = Reader::within(self.config.clone(), Arc::clone(&self.budget));
+        let reader = ReaderCore::within(self.config.clone(), Arc::clone(&self.budget));
         let reading =
             Reading { path, reader, at, asked: None, began, pieces: Vec::new(), touches, promised, unsure };
         self.client(host).begin(Task::Reading(Box::new(reading)));

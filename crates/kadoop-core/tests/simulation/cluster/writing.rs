@@ -9,13 +9,13 @@ use bytes::Bytes;
 use std::{collections::BTreeMap, sync::Arc};
 use strait_kadoop_core::{
     Config, Error, FileId, Member,
-    client::{CallId, Goal, WriteCall, Writer},
+    client::{CallId, Goal, WriteCall, WriterCore},
     messages::{Mutation, NewChunk, Outcome},
 };
 
 pub struct Writing {
     pub path: String,
-    pub writer: Writer,
+    pub writer: WriterCore,
     /// Request numbers of the writer's mutations.
     numbers: BTreeMap<CallId, u64>,
     left: u64,
@@ -48,7 +48,7 @@ impl World {
             }
         }
         let config = Config { min_replicas: least, ..self.config.clone() };
-        let mut writer = Writer::within(config, Arc::clone(&self.budget), file, chunk_bytes, length, now);
+        let mut writer = WriterCore::within(config, Arc::clone(&self.budget), file, chunk_bytes, length, now);
         if let Some(first) = first {
             writer = writer.with_first_chunk(first);
         }

@@ -96,8 +96,8 @@ struct Host {
 
 impl Host {
     fn send(&self, frame: Frame) {
-        // If the helper is gone, its end is among the events.
         if let Some(jobs) = &self.jobs {
+            // If the helper is gone, its end is among the events.
             let _ = jobs.send(frame);
         }
     }

@@ -395,8 +395,8 @@ final class RemoteWriter {
                         || (unknownHandle && session.incarnation() != incarnation);
         if (gone) {
             String message =
-                    "the session that had the file open has ended; what was flushed is in the file, what"
-                            + " was written since may be";
+                    "the session that had the file open has ended; flushed bytes are in the file,"
+                            + " later ones may be";
             IOException unknown = Failures.of(ErrorKind.OUTCOME_UNKNOWN, message, path);
             unknown.initCause(error);
             return unknown;

@@ -1,0 +1,376 @@
+//! Drives a reader's core: makes its calls, several at a time, and reports their outcomes to it.
+
+use super::{
+    Client,
+    link::Link,
+    members::{Place, callees, kind, single},
+    pool::Pool,
+};
+use bytes::Bytes;
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+use strait_flexrpc::{self as flexrpc, CallError, Refusal, stub::StubError};
+use strait_kadoop_core::{
+    ChunkId, Config, Millis, NodeId, Stamp,
+    client::{Budget, Checked, Content, Holder, Issue, LOCATE_BYTES, ReadCall, ReaderCore},
+    error::{Error, Result as Judged},
+    messages::{Caller, Digest, Located, Read},
+};
+use strait_kadoop_wire::{
+    clock::Clock,
+    convert::{
+        caller_to_wire, digest_from_wire, host_from_wire, located_from_wire, piece_from_wire, read_to_wire,
+    },
+    failure::Failure,
+    proofs::Procedure,
+    tokens::Token,
+    wire::{KdLocated, KdVersion},
+};
+
+/// Longest sleep of a thread before it checks again.
+const LOOK_MS: Millis = 1_000;
+
+/// Most chunks without a good replica that a lookup asks about.
+const MAX_ASKED_ABOUT: usize = 4;
+
+/// The failure's text if the namenode located the file but no datanode answers.
+const NOBODY: &str = "no datanode that has it answers; `strait datanodes` shows them";
+
+/// Fetches a file's ranges for all threads that read it.
+pub(super) struct ReadDriver<P> {
+    core: Mutex<ReaderCore<P>>,
+    changed: Condvar,
+    link: Arc<Link>,
+    data: flexrpc::Client,
+    pool: Pool,
+    caller: Caller,
+    pub(super) path: String,
+    pub(super) config: Config,
+    places: Mutex<Places>,
+    pub(super) made: u64,
+    /// A writer had the file open when it was located first.
+    pub(super) open: bool,
+    clock: Clock,
+}
+
+/// Locations of chunks, and the tokens for them.
+#[derive(Default)]
+struct Places {
+    hosts: BTreeMap<NodeId, Place>,
+    tokens: BTreeMap<(ChunkId, Stamp), Arc<Token>>,
+    range: (u64, u64),
+    /// The number of the file's making and one of its chunks, which identify it; None while it has
+    /// no chunk.
+    file: Option<(u64, ChunkId)>,
+    /// The failure of the last lookup, if it failed.
+    unlocated: Option<Failure>,
+}
+
+impl<P> std::fmt::Debug for ReadDriver<P> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ReadDriver").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl Holder for ReadDriver<Bytes> {
+    fn give_up(&self, idle: Duration) {
+        // A thread that holds the core is about to read.
+        if let Ok(mut core) = self.core.try_lock() {
+            core.give_up(idle.as_millis() as Millis, self.clock.now());
+        }
+    }
+}
+
+/// The kind of content that a datanode is asked for.
+pub(super) trait Fetch: Content {
+    /// Makes one attempt to answer `read`.
+    fn attempt(
+        driver: &ReadDriver<Self>,
+        from: NodeId,
+        read: &Read,
+        within: Duration,
+    ) -> Judged<Checked<Self>>;
+}
+
+impl Fetch for Bytes {
+    fn attempt(driver: &ReadDriver<Self>, from: NodeId, read: &Read, within: Duration) -> Judged<Checked> {
+        driver.read_piece(from, read, within)
+    }
+}
+
+impl<P: Fetch> ReadDriver<P> {
+    /// Locates the file's bytes.
+    pub(super) fn open(
+        client: &Client,
+        caller: &Caller,
+        path: &str,
+        budget: Arc<dyn Budget>,
+    ) -> Result<Self, Failure> {
+        Self::with(client.link.joined().config(), client, caller, path, budget)
+    }
+
+    /// As [`ReadDriver::open`], with these times and sizes.
+    pub(super) fn with(
+        config: Config,
+        client: &Client,
+        caller: &Caller,
+        path: &str,
+        budget: Arc<dyn Budget>,
+    ) -> Result<Self, Failure> {
+        client.link.process.demand()?;
+        let link = Arc::clone(&client.link);
+        let mut driver = Self {
+            core: Mutex::new(ReaderCore::within(config.clone(), budget)),
+            changed: Condvar::new(),
+            data: link.data.clone(),
+            pool: link.pool.clone(),
+            caller: caller.clone(),
+            path: path.to_owned(),
+            config,
+            places: Mutex::default(),
+            made: 0,
+            open: false,
+            clock: Clock::start(),
+            link,
+        };
+        let (made, located) = driver.locate(0, LOCATE_BYTES)?;
+        (driver.made, driver.open) = (made, located.open);
+        driver.core().begin(located);
+        Ok(driver)
+    }
+
+    pub(super) fn core(&self) -> MutexGuard<'_, ReaderCore<P>> {
+        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn places(&self) -> MutexGuard<'_, Places> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Some of the content from `offset` on; nothing at the file's end.
+    pub(super) fn read(self: &Arc<Self>, offset: u64, length: usize) -> Result<P, Failure> {
+        self.link.process.demand()?;
+        let length = u32::try_from(length).unwrap_or(u32::MAX);
+        let mut core = self.core();
+        loop {
+            match core.read(offset, length, self.clock.now()) {
+                Ok(Some(content)) => {
+                    self.submit(&mut core);
+                    return Ok(content);
+                }
+                Ok(None) => {}
+                Err(error) => return Err(self.failure(error, core.damaged())),
+            }
+            let first = core.next_call();
+            self.submit(&mut core);
+            core = match first {
+                Some(issue) => {
+                    // Make the call here: this thread would only wait for it.
+                    drop(core);
+                    self.perform(issue);
+                    self.core()
+                }
+                None => self.wait(core),
+            };
+        }
+    }
+
+    /// A refusal of the core, with more detail.
+    fn failure(&self, error: Error, damaged: Option<&(ChunkId, Vec<NodeId>)>) -> Failure {
+        if let (Error::Corrupt, Some((chunk, nodes))) = (error, damaged) {
+            let places = self.places();
+            let name = |node: &NodeId| match places.hosts.get(node) {
+                Some((address, _)) => format!("datanode {node} ({address})"),
+                None => format!("datanode {node}"),
+            };
+            let nodes: Vec<String> = nodes.iter().map(name).collect();
+            let why = format!("every replica of chunk {chunk} is damaged: on {}", nodes.join(", "));
+            return Failure::new(error, why);
+        }
+        if error != Error::Unavailable {
+            return error.into();
+        }
+        let unlocated = self.places().unlocated.clone().filter(|failure| failure.error == error);
+        unlocated.unwrap_or_else(|| Failure::new(error, NOBODY))
+    }
+
+    /// Sleeps until something changes or is due.
+    fn wait<'c>(&self, core: MutexGuard<'c, ReaderCore<P>>) -> MutexGuard<'c, ReaderCore<P>> {
+        let now = self.clock.now();
+        let due = core.wake_at().map_or(LOOK_MS, |at| at.saturating_sub(now)).clamp(1, LOOK_MS);
+        let (mut core, timeout) = self
+            .changed
+            .wait_timeout(core, Duration::from_millis(due))
+            .unwrap_or_else(PoisonError::into_inner);
+        if timeout.timed_out() {
+            core.tick(self.clock.now());
+        }
+        core
+    }
+
+    fn submit(self: &Arc<Self>, core: &mut ReaderCore<P>) {
+        while let Some(issue) = core.next_call() {
+            let this = Arc::clone(self);
+            self.pool.run(move || {
+                let mut next = Some(issue);
+                while let Some(issue) = next {
+                    this.perform(issue);
+                    next = this.core().next_call();
+                }
+            });
+        }
+    }
+
+    fn perform(&self, issue: Issue<ReadCall>) {
+        let Issue { id, within_ms, call } = issue;
+        let within = Duration::from_millis(within_ms);
+        match call {
+            ReadCall::Locate { offset, length } => {
+                let located =
+                    self.locate(offset, length).map(|(_, located)| located).map_err(|failure| failure.error);
+                self.core().on_located(id, located, self.clock.now());
+            }
+            ReadCall::Read { from, read } => {
+                let piece = self.fetch(from, &read, within);
+                self.core().on_read(id, piece, self.clock.now());
+            }
+            ReadCall::Suspect { node, chunk, stamp } => self.suspect(node, chunk, stamp),
+        }
+        self.changed.notify_all();
+    }
+
+    /// Tells the namenode of a damaged replica.
+    pub(super) fn suspect(&self, node: NodeId, chunk: ChunkId, stamp: Stamp) {
+        let of = KdVersion { chunk: chunk.0, stamp: stamp.0 };
+        // Ignore a failure: the datanode's own scrub finds the damage too, only later.
+        let _ = self.link.ask(|to| to.nn_suspect(node.0, &of));
+    }
+
+    /// The address of a datanode, if the file was located there.
+    pub(super) fn address(&self, node: NodeId) -> Option<SocketAddr> {
+        self.places().hosts.get(&node).map(|(address, _)| *address)
+    }
+
+    /// Locates the file's bytes. Also returns the number of the file's making.
+    pub(super) fn locate(&self, offset: u64, length: u64) -> Result<(u64, Located), Failure> {
+        let found = self.ask_where(offset, length);
+        let mut places = self.places();
+        places.unlocated = found.as_ref().err().cloned();
+        let found = found?;
+        if let Some(chunk) = found.chunks.first() {
+            places.file = Some((found.made, ChunkId(chunk.chunk)));
+        }
+        for host in &found.hosts {
+            let host = host_from_wire(host)?;
+            places.hosts.insert(host.node, (host.address, host.identity));
+        }
+        places.range = (offset, length);
+        places.tokens = found
+            .chunks
+            .iter()
+            .map(|chunk| ((ChunkId(chunk.chunk), Stamp(chunk.stamp)), Arc::new(Token::new(&chunk.token))))
+            .collect();
+        drop(places);
+        let mut located = located_from_wire(&found);
+        self.add_damaged(&mut located)?;
+        if let Some(borrowing) = &self.link.borrowing {
+            borrowing.confirm(&located.chunks);
+        }
+        Ok((found.made, located))
+    }
+
+    /// Adds the places of damaged replicas of chunks that have no good one. Parts of them may be
+    /// sound, and if not, the reader learns why there are no bytes.
+    fn add_damaged(&self, located: &mut Located) -> Result<(), Failure> {
+        let without = located.chunks.iter_mut().filter(|chunk| chunk.nodes.is_empty() && !chunk.growing);
+        for chunk in without.take(MAX_ASKED_ABOUT) {
+            let of = KdVersion { chunk: chunk.chunk.0, stamp: chunk.stamp.0 };
+            // An older namenode doesn't tell.
+            let Ok(told) = self.link.ask(|to| to.nn_damaged(&of)) else { return Ok(()) };
+            for host in &told.hosts {
+                let host = host_from_wire(host)?;
+                self.places().hosts.insert(host.node, (host.address, host.identity));
+                chunk.nodes.push(host.node);
+            }
+        }
+        Ok(())
+    }
+
+    /// Locates the file by its name, as the audit log shows it. If the name is gone or belongs to
+    /// another file by now, locates it by its number and one of its chunks.
+    fn ask_where(&self, offset: u64, length: u64) -> Result<KdLocated<'static>, Failure> {
+        let caller = caller_to_wire(&self.caller);
+        let named = self.link.ask(|to| to.nn_locate(&caller, &(&self.path).into(), offset, length));
+        let Some((made, chunk)) = self.places().file else { return named };
+        let moved = match &named {
+            Ok(found) => found.made != made,
+            Err(failure) => matches!(
+                failure.error,
+                Error::NotFound | Error::NotADirectory | Error::IsADirectory | Error::PermissionDenied
+            ),
+        };
+        if moved {
+            self.link.ask(|to| to.nn_locate_file(&caller, made, chunk.0, offset, length))
+        } else {
+            named
+        }
+    }
+
+    /// Reads a range from one datanode, with another token if the first has expired.
+    pub(super) fn fetch(&self, from: NodeId, read: &Read, within: Duration) -> Judged<Checked<P>> {
+        match P::attempt(self, from, read, within) {
+            Err(Error::TokenExpired) => {
+                let (offset, length) = self.places().range;
+                self.locate(offset, length).map_err(|failure| failure.error)?;
+                P::attempt(self, from, read, within)
+            }
+            answer => answer,
+        }
+    }
+
+    /// A datanode's place, and the token for the chunk there.
+    fn way(&self, from: NodeId, read: &Read) -> Judged<(Place, Arc<Token>)> {
+        let places = self.places();
+        let place = places.hosts.get(&from).copied().ok_or(Error::Unavailable)?;
+        let token = places.tokens.get(&(read.chunk, read.stamp)).cloned().ok_or(Error::TokenExpired)?;
+        Ok((place, token))
+    }
+
+    /// One attempt to get a range's digest from a datanode; None from one without digests.
+    pub(super) fn digest_piece(
+        &self,
+        from: NodeId,
+        read: &Read,
+        within: Duration,
+    ) -> Judged<Option<Checked<Digest>>> {
+        let (place, token) = self.way(from, read)?;
+        let to = callees(&self.data, vec![place.0], within);
+        let mut call = read_to_wire(read);
+        let asked = token.sign(&mut call, Procedure::Digest, place.1);
+        let answer = single(to.dn_digest(&call));
+        if let Err(StubError::Call(CallError::NotExecuted(Refusal::ProcedureUnavailable))) = answer {
+            return Ok(None);
+        }
+        let answer = asked.hear(place, answer).map_err(|lost| kind(&lost))?;
+        Checked::digest(read, &digest_from_wire(&answer)).map(Some)
+    }
+
+    /// One attempt to read a range from a datanode with a single call.
+    pub(super) fn read_piece(&self, from: NodeId, read: &Read, within: Duration) -> Judged<Checked> {
+        let (place, token) = self.way(from, read)?;
+        let (borrowing, cluster) = (self.link.borrowing.as_ref(), || self.link.joined().cluster());
+        let borrowed = borrowing.and_then(|of| of.read((from, place), read, &token, &self.config, cluster));
+        if let Some(answer) = borrowed {
+            return answer;
+        }
+        let to = callees(&self.data, vec![place.0], within);
+        let mut call = read_to_wire(read);
+        let asked = token.sign(&mut call, Procedure::Read, place.1);
+        let piece = asked.hear(place, single(to.dn_read(&call))).map_err(|lost| kind(&lost))?;
+        Checked::of(read, piece_from_wire(piece), &self.config)
+    }
+}

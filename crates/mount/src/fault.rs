@@ -1,0 +1,27 @@
+//! Errors of the mount, as programs get them.
+
+use strait_store::{Error, ErrorKind};
+
+/// An error for the calling program: its errno.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fault(pub i32);
+
+/// The outcome of a request.
+pub type Answer<T> = Result<T, Fault>;
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Self {
+        match error.kind() {
+            ErrorKind::NotFound | ErrorKind::AlreadyExists | ErrorKind::NotEmpty => {
+                tracing::debug!(%error, "refused");
+            }
+            ErrorKind::Internal
+            | ErrorKind::Corrupt
+            | ErrorKind::OutcomeUnknown
+            | ErrorKind::Unavailable
+            | ErrorKind::TimedOut => tracing::warn!("{error}"),
+            _ => tracing::info!("{error}"),
+        }
+        Self(error.kind().row().errno)
+    }
+}
