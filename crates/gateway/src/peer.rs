@@ -89,7 +89,7 @@ impl fmt::Display for Origin {
 
 /// The user id that the kernel shows for every user without one in the gateway's user namespace. It
 /// identifies no user.
-pub(crate) fn overflow_user() -> u32 {
+pub fn overflow_user() -> u32 {
     /// The kernel's default (linux/highuid.h).
     const DEFAULT: u32 = 65_534;
     let text = std::fs::read_to_string("/proc/sys/kernel/overflowuid");

@@ -17,6 +17,7 @@ use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::server::danger::ClientCertVerifier;
 use tokio_rustls::rustls::{self, RootCertStore, ServerConfig};
 use x509_parser::extensions::GeneralName;
+use x509_parser::time::ASN1Time;
 
 /// Paths of the operator's TLS files, all PEM.
 #[derive(Debug, Clone)]
@@ -52,6 +53,8 @@ struct Current {
 pub struct CertificateFacts {
     /// The names and addresses that the certificate covers.
     pub names: Vec<String>,
+    /// Its first valid time.
+    pub begins: SystemTime,
     /// Its time of expiry.
     pub expires: SystemTime,
 }
@@ -194,10 +197,11 @@ fn read(files: &TlsFiles) -> Result<Current, Problem> {
 
 fn facts(chain: &[CertificateDer<'_>]) -> Option<CertificateFacts> {
     let (_, certificate) = x509_parser::parse_x509_certificate(chain.first()?).ok()?;
-    let seconds = u64::try_from(certificate.validity().not_after.timestamp()).unwrap_or(0);
+    let time = |at: ASN1Time| UNIX_EPOCH + Duration::from_secs(u64::try_from(at.timestamp()).unwrap_or(0));
+    let validity = certificate.validity();
     let names = certificate.subject_alternative_name().ok().flatten();
     let names = names.iter().flat_map(|names| &names.value.general_names).filter_map(name).collect();
-    Some(CertificateFacts { names, expires: UNIX_EPOCH + Duration::from_secs(seconds) })
+    Some(CertificateFacts { names, begins: time(validity.not_before), expires: time(validity.not_after) })
 }
 
 /// A name of a server in a certificate.

@@ -82,6 +82,14 @@ impl FileReader for Reader {
                 Cached::Begin(bytes) => read = bytes,
             }
         }
+        // Memory of this thread: each of the pool's hundreds would keep what it allocated after others have
+        // freed it.
+        let there = usize::try_from(self.length_at_open.saturating_sub(offset)).unwrap_or(length).min(length);
+        if read.is_empty() && there == buffers::BUFFER_BYTES {
+            read = buffers::take();
+        } else {
+            read.reserve_exact(there.saturating_sub(read.len()));
+        }
         let file = self.file.clone();
         blocking(move || read_on(&file, offset, length, read))
             .await
@@ -137,11 +145,7 @@ fn read_on(file: &File, offset: u64, length: usize, mut read: Vec<u8>) -> Result
     // A client may ask for 4 MiB of a file of five bytes.
     let size = rustix::fs::fstat(file).map_err(from_errno)?.st_size.cast_unsigned();
     let there = usize::try_from(size.saturating_sub(offset)).unwrap_or(length).min(length);
-    if read.is_empty() && there == buffers::BUFFER_BYTES {
-        read = buffers::take();
-    } else {
-        read.reserve_exact(there.saturating_sub(read.len()));
-    }
+    read.reserve_exact(there.saturating_sub(read.len()));
     while read.len() < there {
         let next = offset + read.len() as u64;
         match rustix::io::pread(file, spare_capacity(&mut read), next) {

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use strait_gateway::{
     Access, CertificateFacts, Config, Gateway, Homes, Limits, LocalRoot, PasswordFile, Service2009, Tls,
-    TlsFiles,
+    TlsFiles, overflow_user,
 };
 use strait_store::{FileStore, Principal};
 use tokio::net::TcpSocket;
@@ -191,8 +191,11 @@ impl Door {
             None => Principal::new(NOBODY),
         };
         let anonymous = listening.allow_anonymous.then(without_login);
-        // Beyond loopback there is a password file, or anonymous access.
-        let starter = (!listening.allow_anonymous && passwords.is_none()).then(without_login);
+        // Beyond loopback there is a password file, or anonymous access. The overflow id identifies no
+        // user.
+        let knows_own_user = rustix::process::geteuid().as_raw() != overflow_user();
+        let starter =
+            (!listening.allow_anonymous && passwords.is_none() && knows_own_user).then(without_login);
         Ok(Self { access: Access { passwords, anonymous, starter, homes: None }, loopback })
     }
 
@@ -220,6 +223,14 @@ impl Door {
                  port forwarder of root act as root; run the gateway as another user, or with --passwords FILE"
                     .to_owned(),
             );
+        }
+        let Access { passwords, anonymous, starter, .. } = &self.access;
+        if passwords.is_none() && anonymous.is_none() && starter.is_none() {
+            warnings.push(format!(
+                "this gateway serves no client: it runs as user {}, which the kernel also shows for users \
+                 without a number here; run it as another user, or with --passwords FILE",
+                overflow_user()
+            ));
         }
         warnings
     }
@@ -331,9 +342,14 @@ async fn watch_certificate(tls: Arc<Tls>) {
     }
 }
 
-/// The certificate's expiry as text, and whether it needs action.
+/// The certificate's expiry or later beginning as text, and whether it needs action.
 fn certificate_end(certificate: &CertificateFacts, now: SystemTime) -> (String, bool) {
-    let date = chrono::DateTime::<chrono::Utc>::from(certificate.expires).format("%Y-%m-%d");
+    let utc = chrono::DateTime::<chrono::Utc>::from;
+    if now < certificate.begins {
+        let begins = utc(certificate.begins).format("%Y-%m-%d %H:%M UTC");
+        return (format!("is NOT VALID before {begins}: clients refuse it"), true);
+    }
+    let date = utc(certificate.expires).format("%Y-%m-%d");
     match certificate.expires.duration_since(now) {
         Err(_) => (format!("EXPIRED on {date}: clients refuse it"), true),
         Ok(left) => {
@@ -410,5 +426,27 @@ mod tests {
         assert!(warning("0.0.0.0:9406", false).is_some_and(|told| told.contains("beyond this host")));
         assert_eq!(warning("192.0.2.1:9406", true), None);
         assert_eq!(warning("127.0.0.1:9406", false), None);
+    }
+
+    #[test]
+    fn a_gateway_that_can_serve_no_client_says_so() {
+        let warnings = |access| Door { access, loopback: true }.warnings();
+        assert!(warnings(Access::default()).iter().any(|told| told.contains("serves no client")));
+        let anonymous = Access { anonymous: Some(Principal::new("somebody")), ..Access::default() };
+        assert!(!warnings(anonymous).iter().any(|told| told.contains("serves no client")));
+    }
+
+    #[test]
+    fn a_certificate_that_begins_later_needs_action() {
+        let day = Duration::from_secs(DAY_SECONDS);
+        let at = |days: u32| SystemTime::UNIX_EPOCH + days * day;
+        let certificate = CertificateFacts { names: vec![], begins: at(10), expires: at(400) };
+        let (told, is_urgent) = certificate_end(&certificate, at(9));
+        assert_eq!(told, "is NOT VALID before 1970-01-11 00:00 UTC: clients refuse it");
+        assert!(is_urgent);
+        assert_eq!(
+            certificate_end(&certificate, at(10)),
+            ("expires in 390 days, on 1971-02-05".into(), false)
+        );
     }
 }
