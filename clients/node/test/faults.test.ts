@@ -170,8 +170,9 @@ describe("a gateway behind a faulty network", () => {
     const handles = Object.getPrototypeOf(probe) as typeof probe;
     await probe.close();
     const { write } = handles;
+    const writeBytes = write as (this: typeof probe, part: Uint8Array) => Promise<unknown>;
     handles.write = function (this: typeof probe, part: Uint8Array) {
-      return write.call(this, part.subarray(0, part.length / 2));
+      return writeBytes.call(this, part.subarray(0, part.length / 2));
     } as typeof write;
     try {
       await client.get("/part", path.join(scratch, "copy"));
