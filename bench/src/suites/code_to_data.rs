@@ -27,7 +27,7 @@ const NOTHING_MS: f64 = 2.0;
 /// The way that the others are held against.
 const OURS: &str = "strait run";
 
-/// What is measured.
+/// The measured case.
 struct Scale {
     hosts: usize,
     files: usize,

@@ -18,7 +18,7 @@ use std::ops::Range;
 /// few bytes costs more than it saves.
 const SLACK: u64 = 10;
 
-/// What ends a record.
+/// The end of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Records {
     /// This byte, which belongs to the record.
@@ -42,7 +42,7 @@ pub struct Slice {
     pub end: u64,
     /// The file's length when it was split. What was appended later belongs to no slice.
     pub length: u64,
-    /// What ends a record.
+    /// The end of a record.
     pub records: Records,
     /// The store's name for the file's very contents, if it has one: another file in its place would be cut elsewhere.
     pub identity: Option<String>,
@@ -183,7 +183,7 @@ mod tests {
         }
         assert_eq!(pieces(23, &blocks, Some(12))[0].hosts, ["b", "a"]);
         assert_eq!(pieces(0, &[], None), [Piece { range: 0..0, hosts: vec![] }]);
-        // What a store tells wrongly does no harm.
+        // Wrong answers of a store do no harm.
         let wild = [block(u64::MAX, u64::MAX, &["a"]), block(5, u64::MAX, &["b"]), block(5, 0, &["c"])];
         let odd = pieces(9, &wild, None);
         assert_eq!(odd.iter().map(|piece| piece.range.clone()).collect::<Vec<_>>(), [0..5, 5..9]);

@@ -16,7 +16,7 @@ const LEAST_STRAGGLING: Duration = Duration::from_secs(1);
 /// Duplicates are at most this part of the inputs, and at least one may run: as many as Hadoop allows.
 const INPUTS_A_DUPLICATE: usize = 10;
 
-/// What repetitions are allowed.
+/// The allowed repetitions.
 #[derive(Debug, Clone, Copy)]
 pub struct Policy {
     /// Times that a command may run and fail.
@@ -27,7 +27,7 @@ pub struct Policy {
     pub duplicates: bool,
 }
 
-/// What is to be done.
+/// The next thing to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Act {
     /// Begin the input on the host.
@@ -48,7 +48,7 @@ pub enum Act {
         /// The input.
         input: usize,
     },
-    /// What this host's command printed doesn't count.
+    /// The output of this host's command doesn't count.
     Forget {
         /// The host.
         host: usize,
@@ -260,7 +260,7 @@ impl Work {
                 acts.extend(self.end(input, None, Exit { failure, ..Exit::default() }));
             }
         }
-        // What waited for it waits for others now.
+        // Jobs that waited for it wait for others now.
         self.is_dry.fill(false);
         if !self.schedule.has_hosts() {
             for input in 0..self.inputs.len() {

@@ -27,12 +27,12 @@ pub struct Borrowed {
     opened: HashMap<String, Arc<StraitStore>>,
     /// Certificates of authorities, in files of this process. They are no secrets.
     authorities: Vec<(String, NamedTempFile)>,
-    /// What commands inherit.
+    /// The file that commands inherit.
     shared: Option<File>,
 }
 
 impl Borrowed {
-    /// What the helper of this command lends, at this descriptor.
+    /// The login that this command's helper lends, at this descriptor.
     pub fn of_environment(descriptor: Option<i32>) -> Self {
         let mut borrowed = Self::default();
         let Some(descriptor) = descriptor else { return borrowed };

@@ -49,7 +49,7 @@ pub struct Context {
     away: RefCell<HashMap<String, (Instant, Error)>>,
     /// Gateways where this command has a login, by the store's URI.
     with_login: RefCell<HashMap<String, Arc<StraitStore>>>,
-    /// What this helper, or this command of one, borrowed.
+    /// The logins that this helper, or this command of one, borrowed.
     borrowed: RefCell<Borrowed>,
     /// Sessions of this command alone, which end with it.
     own_sessions: RefCell<Vec<Arc<StraitStore>>>,

@@ -47,7 +47,7 @@ fn token_in(file: &Path) -> Secret {
     Secret(text[start..].chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '.').collect())
 }
 
-/// What becomes of somebody with this token.
+/// The fate of a client with this token.
 async fn by_token(gateway: &Gateway, token: Secret) -> Result<u64, ErrorKind> {
     let options = Options { token: Some(token), ..Options::default() };
     let store = StraitStore::connect(&gateway.address, options).await.map_err(|error| error.kind())?;

@@ -257,7 +257,7 @@ fn tool(dir: &Path) -> [String; 2] {
     [tool, table].map(|path| path.display().to_string())
 }
 
-/// What is left of shipped files in a cache directory.
+/// The remains of shipped files in a cache directory.
 fn left(cache: &Path) -> Vec<String> {
     let entries = fs::read_dir(cache.join("strait/ship")).into_iter().flatten();
     entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()

@@ -14,7 +14,7 @@ use strait_testkit::{Host, MiniHdfs, Network, Options, Process, current_user};
 const SSH_PORT: u16 = 2222;
 const START_DEADLINE: Duration = Duration::from_secs(30);
 
-/// What stores the files.
+/// The store of the files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum System {
     Kadoop,
@@ -66,7 +66,7 @@ impl Site {
             }
         };
         let network = servers.network();
-        // What programs need on all hosts.
+        // Programs need this on all hosts.
         let mut environment = vec![("HOME", dir.display().to_string())];
         match &servers {
             Servers::Kadoop(rack) => {

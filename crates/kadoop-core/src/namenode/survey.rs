@@ -150,7 +150,7 @@ impl Level {
     }
 }
 
-/// What a record changes about directories' rights.
+/// A record's change of directories' rights.
 #[derive(Debug, Default)]
 struct Change {
     shallow: Option<InodeNo>,

@@ -82,7 +82,7 @@ impl World {
         let _ = self.ask(user, &mutation);
     }
 
-    /// What a removal says that examines the whole tree at once.
+    /// The answer of a removal that examines the whole tree at once.
     fn at_once(&mut self) -> Result<Answer, Error> {
         let mut other = Namenode::new(self.config.clone(), self.namenode.state().clone(), 0, 1);
         let request = self.request();

@@ -88,7 +88,7 @@ enum Arriving {
     Whole(Arc<Hold>),
 }
 
-/// What the dispatcher told so far.
+/// Messages of the dispatcher so far.
 struct Desk<'a> {
     context: &'a Context,
     to: mpsc::Sender<Frame>,

@@ -40,7 +40,7 @@ impl Wanted {
         }
     }
 
-    /// What the job log has for it.
+    /// Its text in the job log.
     pub fn title(&self, command: &[String]) -> String {
         joblog::title(command, &self.uri, self.slice.as_ref())
     }

@@ -18,7 +18,7 @@ const SECRETS: [&str; 4] =
 pub struct Launch {
     way: Way,
     flags: Vec<String>,
-    /// What runs on the hosts.
+    /// The command that runs on the hosts.
     pub program: Program,
     /// Files to be shipped.
     pub parcels: Vec<Parcel>,
@@ -33,7 +33,7 @@ enum Way {
     Srun(Vec<String>),
 }
 
-/// What runs on the hosts.
+/// The command that runs on the hosts.
 pub enum Program {
     /// Is on the host, at this path.
     There(String),
@@ -107,7 +107,7 @@ impl Launch {
         *self.logins.lock().unwrap_or_else(PoisonError::into_inner) = logins;
     }
 
-    /// A helper may have to wait for its host for any time, and ends it if it is told to.
+    /// A helper may wait for its host for any time, and ends when it gets the order.
     pub fn waits_in_queue(&self) -> bool {
         matches!(self.way, Way::Srun(_))
     }

@@ -41,7 +41,7 @@ struct State {
     sequence: usize,
     title: String,
     bytes: u64,
-    /// What is to be printed, once the input is over.
+    /// The output, printed once the input is over.
     output: Option<Spool>,
 }
 
@@ -106,7 +106,7 @@ impl Outcomes {
         }
     }
 
-    /// What a command printed counts no more: it is repeated, or another was sooner.
+    /// A command's output counts no more: it is repeated, or another was sooner.
     pub fn forget(&mut self, host: usize, input: usize) {
         if let Some(mut attempt) = self.attempts.remove(&(host, input)) {
             attempt.tell_line(&self.inputs[input].name);

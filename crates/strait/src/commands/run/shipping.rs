@@ -23,7 +23,7 @@ const LOCK: &str = ".lock";
 pub struct Parcel {
     /// Where it is.
     pub path: PathBuf,
-    /// What hosts are told of it.
+    /// Its description for hosts.
     pub shipped: Shipped,
 }
 
