@@ -366,7 +366,8 @@ impl Shared {
             _ => return Err(Error::Invalid("the request was another one before")),
         };
         let opened = wire::KdOpened { file: file.0, length, chunk_bytes, replication: replication.into() };
-        let min_replicas = self.ask(|namenode| Ok(namenode.min_replicas(file)))?;
+        // The file's own record is on disk. Don't wait for the records of others.
+        let min_replicas = self.read().min_replicas(file);
         Ok(wire::KdOpenedFile { opened, min_replicas: min_replicas as u32 })
     }
 
