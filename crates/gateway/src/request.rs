@@ -111,15 +111,18 @@ impl Request {
         }
     }
 
-    /// For calls with divisible answers: the bytes that the answer may have.
+    /// For calls with divisible answers: the memory that the answer may have.
     pub fn answer_bytes(&self) -> Option<usize> {
-        let asked = match &self.body {
-            Body::Call(Call::ReadRange(request)) => i64::from(request.length.unwrap_or(0)),
-            Body::Call(Call::Read(args)) => args.len.unwrap_or(0),
-            Body::Call(Call::ListDirectory(_)) => return Some(PAGE_BYTES),
+        let Body::Call(call) = &self.body else { return None };
+        let asked = match call {
+            Call::ReadRange(request) => i64::from(request.length.unwrap_or(0)),
+            Call::Read(args) => args.len.unwrap_or(0),
+            Call::ListDirectory(_) => return Some(PAGE_BYTES),
             _ => return None,
         };
-        Some(usize::try_from(asked).unwrap_or(0).min(MAX_CHUNK_BYTES))
+        // With less, a short read would have no content at all, which means the file's end.
+        let needed = usize::try_from(asked).unwrap_or(0).saturating_mul(expansion(self.wire, call));
+        Some(needed.min(MAX_CHUNK_BYTES))
     }
 }
 
