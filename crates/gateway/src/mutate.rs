@@ -190,11 +190,19 @@ fn count(replicas: Option<u32>) -> Option<i32> {
     replicas.and_then(|replicas| i32::try_from(replicas).ok())
 }
 
-fn add_writer(caller: &Caller, path: StorePath, writer: Box<dyn FileWriter>, place: Place) -> Outcome {
+fn add_writer(
+    caller: &Caller,
+    path: StorePath,
+    writer: Box<dyn FileWriter>,
+    place: Place,
+) -> Result<Outcome> {
     let position = signed(writer.position());
-    let file = OpenFile::writer(path, writer, false, place);
-    let handle = caller.session.handles.add(Handle::File(Arc::new(file)));
-    Outcome::Opened { handle, position }
+    let file = Handle::File(Arc::new(OpenFile::writer(path.clone(), writer, false, place)));
+    match caller.session.add_handle(&caller.who, file) {
+        Ok(handle) => Ok(Outcome::Opened { handle, position }),
+        // The store may have made a file, or cut one.
+        Err(ended) => Err(Error::new(ErrorKind::OutcomeUnknown, ended.message().to_owned()).at("open", &path)),
+    }
 }
 
 pub async fn create_file(
@@ -228,7 +236,7 @@ pub async fn create_file(
                 &path,
                 format_args!("at {path}, whose content may come from another client"),
             ),
-            writer => Ok(add_writer(&caller, path, writer?, place)),
+            writer => add_writer(&caller, path, writer?, place),
         }
     };
     open_writer_reply(asked.once("createFile", create).await?)
@@ -245,7 +253,7 @@ pub async fn append_file(
     let append = async move {
         let place = caller.session.handles.place()?;
         let writer = caller.fs().append(&caller.who, &path).await?;
-        Ok(add_writer(&caller, path, writer, place))
+        add_writer(&caller, path, writer, place)
     };
     open_writer_reply(asked.once("appendFile", append).await?)
 }

@@ -260,6 +260,18 @@ fn renewing_a_token_never_takes_it_beyond_the_end_of_its_login() {
 }
 
 #[test]
+fn a_password_beside_a_valid_token_is_a_new_login_of_its_session() {
+    let door = Door::with(&["alice"], |limits| limits.token_lifetime = Duration::from_secs(3));
+    let mut client = door.served.client();
+    let login = Some(("alice", "first"));
+    let first = open_session(&mut client, &None, login).unwrap();
+    std::thread::sleep(Duration::from_millis(20));
+    let again = open_session(&mut client, &first.token, login).unwrap();
+    assert_eq!(again.incarnation, first.incarnation);
+    assert!(again.expires_ms > first.expires_ms, "{:?}, not {:?}", again.expires_ms, first.expires_ms);
+}
+
+#[test]
 fn a_wrong_password_beside_a_valid_token_is_refused() {
     let door = Door::with(&["alice", "bob"], |_| {});
     let mut client = door.served.client();

@@ -151,7 +151,13 @@ impl Begun {
     /// Keeps it for the next page; its cursor.
     fn keep(self, asked: &Asked<'_>) -> Result<String, Failure> {
         let handles = &self.session.handles;
-        let handle = self.handle.unwrap_or_else(|| handles.add(Handle::Listing(self.listing.clone())));
+        let handle = match self.handle {
+            Some(handle) => handle,
+            None => {
+                let listing = Handle::Listing(self.listing.clone());
+                self.session.add_handle(&self.session.principal()?, listing)?
+            }
+        };
         let (key, session) = (asked.key.clone(), Arc::downgrade(&self.session));
         let (used, listing) = (Instant::now(), Arc::downgrade(&self.listing));
         let unfinished = Unfinished { key, session, cursor: handle, used, listing };
