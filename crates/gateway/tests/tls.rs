@@ -1,14 +1,19 @@
 //! TLS on the same port as clear text; certificates that change while serving.
 
 mod common;
+use common::gated::Gated;
 use common::*;
+use rustix::fs::{CWD, FileType, OFlags, mknodat};
+use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::Path;
 use std::sync::Arc;
+use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
-use strait_gateway::{Tls, TlsFiles};
-use strait_testkit::{Authority, Identity};
+use strait_gateway::{Access, PasswordFile, Tls, TlsFiles};
+use strait_testkit::{Authority, Identity, eventually};
 use strait_wire::*;
 use tempfile::TempDir;
 use tokio_rustls::rustls::crypto::ring::default_provider;
@@ -141,6 +146,73 @@ fn a_new_certificate_is_taken_up_while_serving_and_a_bad_one_is_not() {
         assert!(Instant::now() < deadline, "the new certificate isn't taken up");
         std::thread::sleep(Duration::from_millis(50));
     }
+}
+
+/// Puts a pipe in the place of a file. Opening it hangs until somebody opens the other end.
+fn replace_by_pipe(path: &Path) {
+    std::fs::remove_file(path).unwrap();
+    mknodat(CWD, path, FileType::Fifo, 0o600.into(), 0).unwrap();
+}
+
+/// The writing end of a pipe, once `reader` opens the other one. None if it ends without that.
+fn end_of_pipe<T>(path: &Path, reader: &ScopedJoinHandle<'_, T>) -> Option<File> {
+    let nonblocking = OFlags::NONBLOCK.bits() as i32;
+    loop {
+        match File::options().write(true).custom_flags(nonblocking).open(path) {
+            Ok(end) => return Some(end),
+            Err(_) if reader.is_finished() => return None,
+            Err(_) => std::thread::sleep(Duration::from_millis(5)),
+        }
+    }
+}
+
+/// Certificate and key are two files, so a reader may find one of them new and the other old.
+#[test]
+fn files_that_change_while_others_are_read_are_read_again() {
+    let (dir, old, new) = (directory(), Authority::new().unwrap(), Authority::new().unwrap());
+    let identity = old.issue(dir.path()).unwrap();
+    let clients = old.write(dir.path()).unwrap();
+    let tls = Tls::load(TlsFiles { client_ca: Some(clients.clone()), ..files(&identity) }).unwrap();
+    replace_by_pipe(&clients);
+    std::thread::scope(|threads| {
+        let reload = threads.spawn(|| tls.reload_if_changed());
+        // By now it has read certificate and key.
+        let mut end = end_of_pipe(&clients, &reload).unwrap();
+        new.issue(dir.path()).unwrap();
+        end.write_all(b"no certificate").unwrap();
+        drop(end);
+        reload.join().unwrap().unwrap_err();
+        let again = threads.spawn(|| tls.reload_if_changed());
+        let end = end_of_pipe(&clients, &again);
+        let _ = end.map(|mut end| end.write_all(old.pem().as_bytes()));
+        assert_eq!(again.join().unwrap(), Ok(true));
+    });
+}
+
+/// As with files on a network's file system whose server is away.
+#[test]
+fn files_that_hang_take_up_no_threads_and_keep_no_session() {
+    let (dir, ca) = (directory(), Authority::new().unwrap());
+    let identity = ca.issue(dir.path()).unwrap();
+    let users = dir.path().join("passwords");
+    PasswordFile::set(&users, "tester", "secret").unwrap();
+    let (store, gate) = Gated::new();
+    let served = serve_with_threads(8, store, |config| {
+        config.tls = load(&identity);
+        let passwords = Some(PasswordFile::load(&users).unwrap());
+        config.access = Access { passwords, ..Access::default() };
+        config.limits.session_linger = Duration::from_millis(50); // also the period of checks of the files
+    });
+    replace_by_pipe(&identity.certificate);
+    std::thread::sleep(Duration::from_secs(1)); // for more checks than threads
+    let mut client = served.client();
+    let (user, password) = (Some("tester".into()), Some(Secret("secret".into())));
+    let login = OpenSessionRequest { user, password, ..Default::default() };
+    client.v2::<methods::OpenSession>(login).unwrap();
+    create(&mut client, "/f");
+    assert_eq!(gate.writers(), 1);
+    drop(client);
+    eventually("the session ends", Duration::from_secs(10), || gate.writers() == 0);
 }
 
 #[test]

@@ -57,7 +57,17 @@ pub fn serve_with(change: impl FnOnce(&mut Config)) -> Served {
 }
 
 pub fn serve_store(store: Arc<dyn FileSystem>, change: impl FnOnce(&mut Config)) -> Served {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    serve_with_threads(512, store, change)
+}
+
+/// Serves with so many threads at most for work that blocks.
+pub fn serve_with_threads(
+    blocking: usize,
+    store: Arc<dyn FileSystem>,
+    change: impl FnOnce(&mut Config),
+) -> Served {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    let runtime = builder.worker_threads(2).max_blocking_threads(blocking).enable_all().build().unwrap();
     let mut config = config(store.clone());
     change(&mut config);
     let gateway = runtime.block_on(Gateway::bind("127.0.0.1:0".parse().unwrap(), config)).unwrap();
