@@ -19,7 +19,8 @@ use std::fmt::Display;
 use std::future::Future;
 use std::sync::Arc;
 use strait_store::{
-    CreateOptions, Error, ErrorKind, FileSystemExt, FileWriter, Result, SetAttributes, StorePath, fail,
+    CreateOptions, Error, ErrorKind, FileSystemExt, FileWriter, MAX_CONCAT_SOURCES, Result, SetAttributes,
+    StorePath, fail,
 };
 use strait_wire as wire;
 use strait_wire::DfsError;
@@ -201,7 +202,9 @@ fn add_writer(
     match caller.session.add_handle(&caller.who, file) {
         Ok(handle) => Ok(Outcome::Opened { handle, position }),
         // The store may have made a file, or cut one.
-        Err(ended) => Err(Error::new(ErrorKind::OutcomeUnknown, ended.message().to_owned()).at("open", &path)),
+        Err(ended) => {
+            Err(Error::new(ErrorKind::OutcomeUnknown, ended.message().to_owned()).at("open", &path))
+        }
     }
 }
 
@@ -411,8 +414,13 @@ pub async fn concat_files(
     let changes = Twice::Harmful(&[&request.path]);
     let asked = Asked::new(context, &request.session, &request.request_id, request.is_retry, changes)?;
     let (target, sources) = arguments(|| {
-        let sources = request.sources.unwrap_or_default().into_iter();
-        let sources: Result<Vec<StorePath>> = sources.map(|source| path(Some(source))).collect();
+        let sources = request.sources.unwrap_or_default();
+        // A retry looks at each of them before a store can refuse their number.
+        if sources.len() > MAX_CONCAT_SOURCES {
+            let message = format!("1 to {MAX_CONCAT_SOURCES} sources can be joined at a time");
+            return fail(ErrorKind::InvalidArgument, message);
+        }
+        let sources: Result<Vec<StorePath>> = sources.into_iter().map(|source| path(Some(source))).collect();
         Ok((path(request.path)?, sources?))
     })?;
     let (caller, lost_track) = (asked.caller.clone(), asked.lost_track);

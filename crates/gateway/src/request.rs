@@ -4,11 +4,14 @@ use crate::config::PAGE_BYTES;
 use crate::memory::Permit;
 use bytes::Bytes;
 use std::borrow::Cow;
-use strait_store::MAX_CHUNK_BYTES;
+use strait_store::{MAX_CHUNK_BYTES, MAX_PATH_BYTES};
 use strait_telemetry::RequestId;
 use strait_wire::{
     ApplicationError, ApplicationErrorKind, Call, Decoder, Encoded, Envelope, MessageKind, Protocol, Wire,
 };
+
+/// Bytes of a path in the log. No longer one is valid.
+const LOGGED_PATH_BYTES: usize = MAX_PATH_BYTES;
 
 /// A request, as far as it could be decoded.
 pub struct Request {
@@ -144,8 +147,8 @@ pub fn path_of(call: &Call) -> Option<String> {
         Call::ConcatFiles(request) => &request.path,
         _ => return None,
     };
-    // A client's text can't break a line of the log.
-    path.as_ref().map(|path| format!("{path:?}"))
+    // A client's text can't break a line of the log, nor take several times the memory of its request.
+    path.as_ref().map(|path| format!("{:?}", &path[..path.floor_char_boundary(LOGGED_PATH_BYTES)]))
 }
 
 /// How many bytes of an answer's memory one byte of content takes. JSON writes content as base64 beside
@@ -166,4 +169,23 @@ pub struct Outgoing {
     pub memory: Option<Permit>,
     /// Whether the connection ends after it.
     pub last: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use strait_wire::{OpenFileRequest, methods};
+
+    #[test]
+    fn the_log_gets_no_more_of_a_path_than_a_path_may_have() {
+        let wire = Wire { protocol: Protocol::Binary, framed: false };
+        let path_of_request = |path: &str| {
+            let request = OpenFileRequest { path: Some(path.to_owned()), ..Default::default() };
+            let message = <methods::OpenFile as strait_wire::Method>::call(wire, 1, &request.into());
+            let Body::Call(call) = Request::parse(wire, message.to_bytes(), None).body else { panic!() };
+            path_of(&call).unwrap()
+        };
+        assert_eq!(path_of_request("/a\nb"), r#""/a\nb""#);
+        assert!(path_of_request(&"é\u{1}".repeat(1 << 20)).len() < 6 * MAX_PATH_BYTES);
+    }
 }
