@@ -246,7 +246,10 @@ impl Session {
             return Ok(number);
         }
         drop(self.handles.remove(number));
-        fail(ErrorKind::Unauthenticated, "the session ended, or its user logged out, while the file was opened")
+        fail(
+            ErrorKind::Unauthenticated,
+            "the session ended, or its user logged out, while the file was opened",
+        )
     }
 
     /// Whether its token suffices to make it again.

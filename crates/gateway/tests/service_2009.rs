@@ -183,7 +183,13 @@ fn a_read_beside_a_write_of_the_same_handle_hangs_neither() {
     let dh = open_file(&mut writer, &ch, "/f", 3).unwrap();
     gate.shut();
     let buf = Some(Bytes::from_static(b"data"));
-    writer.send::<methods::Write>(&WriteArgs { ch: ch.clone(), dh: dh.clone(), buf, offset: Some(-1), len: Some(4) });
+    writer.send::<methods::Write>(&WriteArgs {
+        ch: ch.clone(),
+        dh: dh.clone(),
+        buf,
+        offset: Some(-1),
+        len: Some(4),
+    });
     gate.await_waiting(1);
     reader.send::<methods::Read>(&ReadArgs { ch, dh, offset: Some(0), len: Some(100) });
     std::thread::sleep(Duration::from_millis(200)); // nothing tells when it has arrived
