@@ -412,6 +412,66 @@ fn opening_sessions_over_and_over_leaves_room_for_others() {
     let _others: Vec<Client> = (0..3).map(|_| served.session()).collect();
 }
 
+/// A client handle of the 2009 service.
+fn init(client: &mut Client) -> Option<ClientHandle> {
+    let Reply::Success(ch) = client.call::<methods::Init>(InitArgs { uri: None }) else {
+        panic!("no answer")
+    };
+    assert!(ch.id.is_some_and(|id| id > 0), "init failed");
+    Some(ch)
+}
+
+#[test]
+fn a_program_that_calls_init_over_and_over_ends_its_oldest_sessions() {
+    let served = serve_with(|config| config.limits.sessions = 160);
+    let mut client = served.client_on(UNFRAMED);
+    (0..200).for_each(|_| drop(init(&mut client)));
+}
+
+#[test]
+fn files_of_the_2009_service_count_for_the_user_who_logged_in() {
+    let (_dir, served) = two_users_with(|config| config.limits.handles = 8);
+    let opens = |user: &str| {
+        let mut client = served.client_on(UNFRAMED);
+        let ch = init(&mut client);
+        let (name, password) = (Some(user.into()), Some(Secret("secret".into())));
+        let login = LoginArgs { ch: ch.clone(), user: name, password };
+        assert!(matches!(client.call::<methods::Login>(login), Reply::Success(true)));
+        let mut open = |number: usize| {
+            let filename = Some(Text::from(&*format!("/tmp/{user}-{number}-{}", ch.as_ref()?.id?)));
+            client.old::<methods::Open>(OpenArgs { ch: ch.clone(), filename, mode: Some(2) }).ok()
+        };
+        let count = (0..8).map_while(&mut open).count();
+        (client, count)
+    };
+    let all = ["ada", "ada", "bob"].map(opens);
+    assert_eq!(all.map(|(_, count)| count), [4, 0, 2]);
+}
+
+#[test]
+fn a_connection_that_uses_many_sessions_keeps_its_latest_in_use() {
+    let (store, gate) = Gated::new();
+    let served = serve_store(store, |config| config.limits.session_linger = Duration::from_millis(50));
+    let mut client = served.client();
+    let mut open = || {
+        client.open_session();
+        client.token.clone()
+    };
+    let tokens: Vec<Option<Secret>> = (0..66).map(|_| open()).collect();
+    let mut client = served.client();
+    let of = |session: &Option<Secret>, number: usize| {
+        let path = Some(format!("/{number}"));
+        CreateFileRequest { session: session.clone(), path, ..Default::default() }
+    };
+    for (number, session) in tokens.iter().enumerate() {
+        client.v2::<methods::CreateFile>(of(session, number)).unwrap();
+    }
+    // Those that it no longer keeps linger for a moment.
+    strait_testkit::eventually("the first two end", Duration::from_secs(10), || gate.writers() == 64);
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(gate.writers(), 64);
+}
+
 #[test]
 fn a_connection_that_never_asks_gives_its_place_back() {
     let served = serve_with(|config| {

@@ -330,6 +330,18 @@ fn guessing_backs_off_and_each_failure_of_both_services_is_counted() {
 }
 
 #[test]
+fn guesses_at_the_same_time_wait_for_each_other() {
+    let door = Door::with(&["alice"], |_| {});
+    std::thread::scope(|threads| {
+        for _ in 0..12 {
+            threads.spawn(|| assert!(door.login("alice", "wrong").is_err()));
+        }
+    });
+    // The fourth is the first that the next ones wait for.
+    assert_eq!((logins(&door, "failed"), logins(&door, "refused")), (4, 8));
+}
+
+#[test]
 fn who_is_taken_out_of_the_file_is_out_on_open_connections_and_by_token() {
     let door = Door::with(&["alice", "bob"], |_| {});
     let (mut alice, mut bob) = (door.login("alice", "first").unwrap(), door.login("bob", "first").unwrap());

@@ -9,7 +9,7 @@ use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use strait_gateway::{ConfiguredStore, HttpAccess};
+use strait_gateway::{Access, ConfiguredStore, HttpAccess, PasswordFile};
 use strait_store::{FileSystem, FileSystemExt, MemoryStore, Principal, StorePath};
 use strait_testkit::eventually;
 
@@ -383,6 +383,43 @@ fn each_request_is_its_tokens_users_or_nobodys() {
     for ended in [&first, &renewed] {
         typed(&send(&served, "GET", "/v1/files/f", ended, b""), 401, "Unauthenticated");
     }
+}
+
+#[test]
+fn uploads_and_downloads_end_with_their_login() {
+    const LENGTH: usize = 32 << 20;
+    let dir = tempfile::tempdir().unwrap();
+    let users = dir.path().join("passwords");
+    PasswordFile::set(&users, "tester", "secret").unwrap();
+    let served = serve_with(|config| {
+        let passwords = Some(PasswordFile::load(&users).unwrap());
+        config.access = Access { passwords, ..Access::default() };
+        config.limits.session_linger = Duration::from_millis(50); // also the period of checks of the file
+    });
+    let login = json!({"user": "tester", "password": "secret"});
+    let token = value(&json_body("POST", &served, "/v1/sessions", &login));
+    let bearer = format!("Authorization: Bearer {}\r\n", token["token"].as_str().unwrap());
+    assert_eq!(send(&served, "PUT", "/v1/files/old", &bearer, &vec![7; LENGTH]).status, 201);
+    let mut download = connect(&served);
+    download.write_all(&request("GET", "/v1/files/old", &bearer, b"")).unwrap();
+    assert_eq!(head_of(&mut download).status, 200);
+    let mut upload = connect(&served);
+    let head =
+        format!("PUT /v1/files/new HTTP/1.1\r\nHost: localhost\r\n{bearer}Content-Length: {LENGTH}\r\n\r\n");
+    upload.write_all(head.as_bytes()).unwrap();
+    upload.write_all(&vec![7; 512 << 10]).unwrap();
+    PasswordFile::remove(&users, "tester").unwrap();
+    eventually("the login has ended", PATIENCE, || {
+        send(&served, "GET", "/v1/stores", &bearer, b"").status == 401
+    });
+    let _ = upload.write_all(&vec![7; 1 << 20]);
+    typed(&receive(&mut upload), 401, "Unauthenticated");
+    let mut got = Vec::new();
+    let _ = download.read_to_end(&mut got);
+    assert!(got.len() < LENGTH, "all of it");
+    let (root, new) = (Principal::new("tester"), StorePath::parse("/new").unwrap());
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    assert!(runtime.block_on(served.store.stat(&root, &new)).is_err(), "no part of the upload has a name");
 }
 
 #[test]

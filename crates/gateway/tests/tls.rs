@@ -6,13 +6,14 @@ use common::*;
 use rustix::fs::{CWD, FileType, OFlags, mknodat};
 use std::fs::File;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 use strait_gateway::{Access, PasswordFile, Tls, TlsFiles};
+use strait_store::MemoryStore;
 use strait_testkit::{Authority, Identity, eventually};
 use strait_wire::*;
 use tempfile::TempDir;
@@ -235,6 +236,50 @@ fn is_served_in_clear_text(address: SocketAddr) -> bool {
     let mut client = Client::connect(address, FRAMED);
     client.send::<methods::ServerInfo>(&ServerInfoRequest {}.into());
     client.message().is_some()
+}
+
+/// An address at which other hosts reach this one, if it has one.
+fn outer_address() -> Option<IpAddr> {
+    let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
+    // Sends nothing; the kernel only looks for a way (TEST-NET-2, RFC 5737).
+    socket.connect("198.51.100.1:9").ok()?;
+    socket.local_addr().ok().map(|own| own.ip()).filter(|own| !own.is_loopback())
+}
+
+#[test]
+fn beyond_loopback_neither_clear_text_beside_tls_nor_a_password_in_it_is_accepted() {
+    let Some(outer) = outer_address() else {
+        return strait_testkit::skip("clear text beyond loopback", "an address that other hosts reach");
+    };
+    let (dir, ca) = (directory(), Authority::new().unwrap());
+    let identity = ca.issue(dir.path()).unwrap();
+    let served =
+        serve_at(outer, 4, Arc::new(MemoryStore::new("tester")), |config| config.tls = load(&identity));
+    assert!(!is_served_in_clear_text(served.address));
+    assert!(info(served.address, &ca, None).is_some());
+
+    let users = dir.path().join("passwords");
+    PasswordFile::set(&users, "tester", "secret").unwrap();
+    let passwords = Some(PasswordFile::load(&users).unwrap());
+    let served = serve_at(outer, 4, Arc::new(MemoryStore::new("tester")), |config| {
+        config.access = Access { passwords, ..Access::default() };
+    });
+    let login = OpenSessionRequest {
+        user: Some("tester".into()),
+        password: Some(Secret("secret".into())),
+        ..Default::default()
+    };
+    let error = served.client().v2::<methods::OpenSession>(login).unwrap_err();
+    assert!(error.message.unwrap().contains("over TLS or loopback only"));
+    let mut old = served.client_on(UNFRAMED);
+    let Reply::Success(ch) = old.call::<methods::Init>(InitArgs { uri: None }) else { panic!("no client") };
+    let (user, password) = (Some("tester".into()), Some(Secret("secret".into())));
+    let login = LoginArgs { ch: Some(ch), user, password };
+    assert!(matches!(old.call::<methods::Login>(login), Reply::Success(false)));
+    let body = r#"{"user":"tester","password":"secret"}"#;
+    let head = "POST /v1/sessions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
+    let request = format!("{head}Content-Length: {}\r\n\r\n{body}", body.len());
+    http::typed(&http::raw(&served, request.as_bytes()), 401, "Unauthenticated");
 }
 
 #[test]
