@@ -306,22 +306,3 @@ fn a_client_that_sends_no_head_or_half_of_one_gives_its_place_back() {
     assert_eq!((receive(&mut half).status, receive(&mut idle).status), (0, 0));
     assert!(begun.elapsed() < PATIENCE / 2, "{:?}", begun.elapsed());
 }
-
-#[test]
-fn requests_before_a_login_have_a_pace_on_both_faces() {
-    let dir = tempfile::tempdir().unwrap();
-    let served = with_users(dir.path());
-    let mut stream = connect(&served);
-    let mut take = |request: &[u8], count: u32, least: Duration| {
-        let begun = Instant::now();
-        for _ in 0..count {
-            stream.write_all(request).unwrap();
-            receive(&mut stream);
-        }
-        assert!(begun.elapsed() > least, "{:?}", begun.elapsed());
-    };
-    // Without a pace they take a third of this.
-    let thrift = request(THRIFT, &info(UNFRAMED));
-    take(&thrift, 2_500, Duration::from_millis(700));
-    take(b"GET /v1/status/ HTTP/1.1\r\nHost: localhost\r\n\r\n", 1_500, Duration::from_millis(700));
-}

@@ -390,6 +390,22 @@ fn a_user_of_the_2009_service_who_is_taken_out_is_out() {
     eventually("the listing is refused", || client.old::<methods::ListFiles>(root()).is_err());
 }
 
+/// No token stands for it, and the program can't log in again.
+#[test]
+fn a_login_of_the_2009_service_lasts_as_long_as_its_connection() {
+    const LIFETIME: Duration = Duration::from_millis(300);
+    let door = Door::with(&["alice"], |limits| limits.token_lifetime = LIFETIME);
+    let mut client = door.served.client_on(UNFRAMED);
+    let Reply::Success(ch) = client.call::<methods::Init>(InitArgs { uri: None }) else {
+        panic!("no client")
+    };
+    let (user, password) = (Some("alice".into()), Some(Secret("first".into())));
+    let args = LoginArgs { ch: Some(ch.clone()), user, password };
+    assert!(matches!(client.call::<methods::Login>(args), Reply::Success(true)));
+    std::thread::sleep(2 * LIFETIME);
+    client.old::<methods::Stat>(PathArgs { ch: Some(ch), path: Some("/".into()) }).unwrap();
+}
+
 #[test]
 fn a_file_that_is_no_good_leaves_the_old_one_in_force_until_it_is_mended() {
     let door = Door::with(&["alice"], |_| {});

@@ -148,6 +148,22 @@ fn a_change_is_made_only_if_its_conditions_hold() {
 }
 
 #[test]
+fn a_condition_must_still_hold_when_the_upload_is_whole() {
+    let served = serve();
+    let first = put_file(&served, "/v1/files/f", b"first");
+    let same = format!("If-Match: {}\r\n", field(&first, "etag"));
+    let mut slow = connect(&served);
+    let whole = request("PUT", "/v1/files/f", &same, b"slow");
+    let (begin, end) = whole.split_at(whole.len() - 1);
+    slow.write_all(begin).unwrap();
+    eventually("the upload has begun", PATIENCE, || names(&served, "").len() == 2);
+    assert_eq!(put_file(&served, "/v1/files/f", b"another").status, 204);
+    slow.write_all(end).unwrap();
+    assert_eq!(receive(&mut slow).status, 412);
+    assert_eq!(&get(&served, "/v1/files/f").body[..], b"another");
+}
+
+#[test]
 fn an_append_names_the_place_where_it_begins() {
     let served = serve();
     put_file(&served, "/v1/files/f", b"0123");
