@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use strait_gateway::{Access, ConfiguredStore, HttpAccess, PasswordFile};
 use strait_store::{FileSystem, FileSystemExt, MemoryStore, Principal, StorePath};
 use strait_testkit::eventually;
+use strait_wire::*;
 
 fn request(method: &str, target: &str, fields: &str, body: &[u8]) -> Vec<u8> {
     let length = match body.is_empty() && ["GET", "HEAD", "DELETE"].contains(&method) {
@@ -399,6 +400,28 @@ fn each_request_is_its_tokens_users_or_nobodys() {
     for ended in [&first, &renewed] {
         typed(&send(&served, "GET", "/v1/files/f", ended, b""), 401, "Unauthenticated");
     }
+}
+
+#[test]
+fn a_valid_token_without_a_place_is_not_called_wrong() {
+    let dir = tempfile::tempdir().unwrap();
+    let users = dir.path().join("passwords");
+    PasswordFile::set(&users, "tester", "secret").unwrap();
+    let served = serve_with(|config| {
+        let passwords = Some(PasswordFile::load(&users).unwrap());
+        config.access = Access { passwords, ..Access::default() };
+        config.limits.sessions = 2; // one for each origin
+    });
+    let login = json!({"user": "tester", "password": "secret"});
+    let token = value(&json_body("POST", &served, "/v1/sessions", &login));
+    let bearer = format!("Authorization: Bearer {}\r\n", token["token"].as_str().unwrap());
+    let mut other = served.client();
+    let (user, password) = (Some("tester".into()), Some(Secret("secret".into())));
+    let login = OpenSessionRequest { user, password, ..Default::default() };
+    other.v2::<methods::OpenSession>(login).unwrap();
+    typed(&send(&served, "GET", "/v1/stores", &bearer, b""), 503, "Busy");
+    drop(other);
+    eventually("it is free", PATIENCE, || send(&served, "GET", "/v1/stores", &bearer, b"").status == 200);
 }
 
 #[test]
