@@ -18,6 +18,7 @@ mod connection;
 mod convert;
 mod lanes;
 mod reader;
+mod renewal;
 mod session;
 mod tls;
 mod writer;

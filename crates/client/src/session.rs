@@ -5,6 +5,7 @@ use super::away::Away;
 use super::connection::{Answered, Broken, Connection};
 use super::convert;
 use super::lanes::{Lane, Lanes, Turn};
+use super::renewal::Renewal;
 use super::tls::{self, Tls, check_secrecy};
 use super::{Options, Token};
 use bytes::Bytes;
@@ -108,6 +109,7 @@ pub(super) struct Session {
     away: Mutex<Away>,
     /// Token of the latest login; replaces the one in `options`.
     token: Mutex<Option<Secret>>,
+    renewal: Mutex<Renewal>,
     /// The session's latest incarnation.
     incarnation: AtomicI64,
     tls: Option<Tls>,
@@ -155,6 +157,7 @@ impl Session {
             connecting: Mutex::default(),
             away: Mutex::default(),
             token,
+            renewal: Mutex::default(),
             incarnation: AtomicI64::new(0),
         });
         session.attached(Turn::Beside).await?;
@@ -165,6 +168,7 @@ impl Session {
     /// wait there, or a new one if all were lost. It counts as used as long as the caller keeps it.
     pub(super) async fn attached(self: &Arc<Self>, turn: Turn) -> Result<Attached> {
         if let Some(lane) = self.pick(turn) {
+            self.renew_token(&lane.attached);
             return Ok(self.own_lane(lane).await);
         }
         let attempt = self.attempt()?;
@@ -248,10 +252,27 @@ impl Session {
         let opened = self.log_in(&connection, Some(token), Proof::Token).await?;
         match opened.incarnation.unwrap_or(first.incarnation) {
             incarnation if incarnation == first.incarnation => {
+                // Not if the session was made anew meanwhile.
+                if incarnation == self.incarnation() {
+                    self.keep_token(&opened);
+                }
                 Ok(Attached::new(connection, opened, incarnation))
             }
             _ => Err(self.unreachable("the address leads to another gateway by now")),
         }
+    }
+
+    /// Renews the token if that is due, by a connection of its own: calls on the others don't wait.
+    fn renew_token(self: &Arc<Self>, first: &Attached) {
+        if !lock(&self.renewal).take_due() {
+            return;
+        }
+        let (session, first) = (self.clone(), first.clone());
+        tokio::spawn(async move {
+            if let Err(error) = session.join(&first).await {
+                tracing::debug!(%error, "the token isn't renewed; the next attempt comes later");
+            }
+        });
     }
 
     /// The session's first connection.
@@ -422,6 +443,7 @@ impl Session {
     fn keep_token(&self, opened: &OpenSessionReply) {
         let Some(token) = opened.token.clone() else { return };
         *lock(&self.token) = Some(token.clone());
+        lock(&self.renewal).got(opened.expires_ms.unwrap_or(i64::MAX));
         if let Some(keep) = &self.options.on_token {
             let expires_ms = opened.expires_ms.unwrap_or(i64::MAX);
             keep(&Token { token, expires_ms, user: opened.user.clone() });

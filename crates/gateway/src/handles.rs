@@ -30,6 +30,8 @@ pub struct Listing {
     pub entries: BoxStream<'static, Result<FileStatus>>,
     /// The entry held over.
     pub held: Option<FileStatus>,
+    /// Pages that were begun.
+    pub pages: u32,
     /// The place that it takes in the limits.
     _place: Place,
 }
@@ -37,7 +39,7 @@ pub struct Listing {
 impl Listing {
     /// From its first entry on.
     pub fn new(entries: BoxStream<'static, Result<FileStatus>>, place: Place) -> Self {
-        Self { entries, held: None, _place: place }
+        Self { entries, held: None, pages: 0, _place: place }
     }
 
     /// Ends it early: it frees its entries, and the next page is an error.

@@ -38,6 +38,8 @@ pub struct Input<R> {
     waiting: Option<BoxFuture<'static, Permit>>,
     /// A large request waits for the end of an earlier call, which may be a login.
     undecided: bool,
+    /// The sender of the request being received may send more than a stranger.
+    is_admitted: bool,
     /// Length of the request being received, as far as known.
     needed: usize,
     /// The client has sent its last byte.
@@ -87,6 +89,7 @@ impl<R: AsyncRead + Unpin> Input<R> {
             memory: None,
             waiting: None,
             undecided: false,
+            is_admitted: false,
             needed: 0,
             ended: false,
             told_end: false,
@@ -210,11 +213,15 @@ impl<R: AsyncRead + Unpin> Input<R> {
     /// Refuses requests too large for a stranger, before taking memory for them.
     async fn admit(&mut self, account: &Account, sender: &impl Fn() -> Sender) -> Option<Received> {
         self.undecided = false;
-        if self.needed <= self.stranger_bytes.max(account.reserve_bytes()) || self.memory.is_some() {
+        // A stranger may have memory for a smaller part of the request, so that is no admission.
+        if self.is_admitted || self.needed <= self.stranger_bytes.max(account.reserve_bytes()) {
             return None;
         }
         match sender() {
-            Sender::Known => None,
+            Sender::Known => {
+                self.is_admitted = true;
+                None
+            }
             Sender::Undecided => {
                 self.undecided = true;
                 std::future::pending().await
@@ -297,7 +304,7 @@ impl<R: AsyncRead + Unpin> Input<R> {
             }
             Ok(Scan::Complete { start, end }) => {
                 let message = self.buffer.split_to(end).freeze().slice(start..);
-                (self.scanner, self.needed) = (None, 0);
+                (self.scanner, self.needed, self.is_admitted) = (None, 0, false);
                 if self.buffer.is_empty() {
                     // The request keeps the allocation; the next gets its own.
                     self.buffer = BytesMut::new();

@@ -110,8 +110,9 @@ pub async fn close_dfs(context: &Context, args: CloseDfsArgs) -> Result<bool> {
 
 async fn end(context: &Context, session: Result<Arc<Session>>) -> Result<bool> {
     let Ok(session) = session else { return Ok(false) };
-    let closed = session.close_files().await;
+    // First, so that no call opens a file in it meanwhile.
     context.shared.sessions.end(session.id);
+    let closed = session.close_files().await;
     context.remove_legacy(session.id);
     if let Err(error) = &closed {
         tracing::warn!(%error, "a file couldn't be closed with its client");
@@ -249,7 +250,7 @@ pub async fn open(context: &Context, args: OpenArgs) -> Result<DfsHandle> {
         }
         _ => return fail(ErrorKind::InvalidArgument, "the mode is 1 READ, 2 WRITE or 3 READ_WRITE"),
     };
-    let id = caller.session.handles.add(Handle::File(Arc::new(file)));
+    let id = caller.session.add_handle(who, Handle::File(Arc::new(file)))?;
     Ok(DfsHandle { id: Some(id) })
 }
 
@@ -309,8 +310,8 @@ pub async fn write(context: &Context, args: WriteArgs) -> Result<bool> {
         return refuse(format!("len is {length}, the buffer has {} bytes", data.len()));
     }
     data.truncate(length as usize);
-    let mut writer = writer.lock().await;
-    let Some(writer) = writer.as_mut() else { return refuse("the file is closed".to_owned()) };
+    let mut held = writer.lock().await;
+    let Some(writer) = held.as_mut() else { return refuse("the file is closed".to_owned()) };
     let position = writer.position();
     match args.offset.unwrap_or(HERE) {
         HERE => {}
@@ -323,9 +324,11 @@ pub async fn write(context: &Context, args: WriteArgs) -> Result<bool> {
             ));
         }
     }
-    strait_store::append_all(writer.as_mut(), data).await.map_err(|e| e.at("write", &file.path))?;
+    let appended = strait_store::append_all(writer.as_mut(), data).await;
+    // A read on another connection may hold the reader's lock, and wait for the writer's.
+    drop(held);
     file.written().await;
-    Ok(true)
+    appended.map(|()| true).map_err(|e| e.at("write", &file.path))
 }
 
 #[cfg(test)]

@@ -112,7 +112,7 @@ mod tests {
     use crate::handles::Handle;
     use crate::peer::Origin;
     use crate::session::{Identity, Sessions};
-    use futures::StreamExt;
+    use futures::{FutureExt, StreamExt};
     use std::sync::Arc;
     use strait_store::{MemoryStore, Principal};
 
@@ -199,6 +199,16 @@ mod tests {
         listings.has_more(Unfinished { key, session, cursor: of_eve[0], used, listing }).unwrap();
         assert_eq!(eve.turn_page(&listings, of_eve[0]).unwrap_err().kind(), ErrorKind::Busy);
         eve.turn_page(&listings, of_eve[1]).unwrap();
+    }
+
+    #[test]
+    fn a_call_that_has_an_ended_listing_in_hand_gets_no_more_of_it() {
+        let (listings, [eve, alice]) = with_clients();
+        let of_eve: Vec<i64> = (0..4).map(|_| eve.begin(&listings).unwrap()).collect();
+        let in_hand = eve.session.handles.listing(of_eve[0]).unwrap();
+        alice.begin(&listings).unwrap();
+        let next = in_hand.try_lock().unwrap().entries.next().now_or_never();
+        assert_eq!(next.flatten().unwrap().unwrap_err().kind(), ErrorKind::Busy);
     }
 
     #[test]

@@ -19,7 +19,8 @@ use std::fmt::Display;
 use std::future::Future;
 use std::sync::Arc;
 use strait_store::{
-    CreateOptions, Error, ErrorKind, FileSystemExt, FileWriter, Result, SetAttributes, StorePath, fail,
+    CreateOptions, Error, ErrorKind, FileSystemExt, FileWriter, MAX_CONCAT_SOURCES, Result, SetAttributes,
+    StorePath, fail,
 };
 use strait_wire as wire;
 use strait_wire::DfsError;
@@ -190,11 +191,21 @@ fn count(replicas: Option<u32>) -> Option<i32> {
     replicas.and_then(|replicas| i32::try_from(replicas).ok())
 }
 
-fn add_writer(caller: &Caller, path: StorePath, writer: Box<dyn FileWriter>, place: Place) -> Outcome {
+fn add_writer(
+    caller: &Caller,
+    path: StorePath,
+    writer: Box<dyn FileWriter>,
+    place: Place,
+) -> Result<Outcome> {
     let position = signed(writer.position());
-    let file = OpenFile::writer(path, writer, false, place);
-    let handle = caller.session.handles.add(Handle::File(Arc::new(file)));
-    Outcome::Opened { handle, position }
+    let file = Handle::File(Arc::new(OpenFile::writer(path.clone(), writer, false, place)));
+    match caller.session.add_handle(&caller.who, file) {
+        Ok(handle) => Ok(Outcome::Opened { handle, position }),
+        // The store may have made a file, or cut one.
+        Err(ended) => {
+            Err(Error::new(ErrorKind::OutcomeUnknown, ended.message().to_owned()).at("open", &path))
+        }
+    }
 }
 
 pub async fn create_file(
@@ -228,7 +239,7 @@ pub async fn create_file(
                 &path,
                 format_args!("at {path}, whose content may come from another client"),
             ),
-            writer => Ok(add_writer(&caller, path, writer?, place)),
+            writer => add_writer(&caller, path, writer?, place),
         }
     };
     open_writer_reply(asked.once("createFile", create).await?)
@@ -245,7 +256,7 @@ pub async fn append_file(
     let append = async move {
         let place = caller.session.handles.place()?;
         let writer = caller.fs().append(&caller.who, &path).await?;
-        Ok(add_writer(&caller, path, writer, place))
+        add_writer(&caller, path, writer, place)
     };
     open_writer_reply(asked.once("appendFile", append).await?)
 }
@@ -403,8 +414,13 @@ pub async fn concat_files(
     let changes = Twice::Harmful(&[&request.path]);
     let asked = Asked::new(context, &request.session, &request.request_id, request.is_retry, changes)?;
     let (target, sources) = arguments(|| {
-        let sources = request.sources.unwrap_or_default().into_iter();
-        let sources: Result<Vec<StorePath>> = sources.map(|source| path(Some(source))).collect();
+        let sources = request.sources.unwrap_or_default();
+        // A retry looks at each of them before a store can refuse their number.
+        if sources.len() > MAX_CONCAT_SOURCES {
+            let message = format!("1 to {MAX_CONCAT_SOURCES} sources can be joined at a time");
+            return fail(ErrorKind::InvalidArgument, message);
+        }
+        let sources: Result<Vec<StorePath>> = sources.into_iter().map(|source| path(Some(source))).collect();
         Ok((path(request.path)?, sources?))
     })?;
     let (caller, lost_track) = (asked.caller.clone(), asked.lost_track);

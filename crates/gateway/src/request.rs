@@ -4,11 +4,14 @@ use crate::config::PAGE_BYTES;
 use crate::memory::Permit;
 use bytes::Bytes;
 use std::borrow::Cow;
-use strait_store::MAX_CHUNK_BYTES;
+use strait_store::{MAX_CHUNK_BYTES, MAX_PATH_BYTES};
 use strait_telemetry::RequestId;
 use strait_wire::{
     ApplicationError, ApplicationErrorKind, Call, Decoder, Encoded, Envelope, MessageKind, Protocol, Wire,
 };
+
+/// Bytes of a path in the log. No longer one is valid.
+const LOGGED_PATH_BYTES: usize = MAX_PATH_BYTES;
 
 /// A request, as far as it could be decoded.
 pub struct Request {
@@ -111,15 +114,18 @@ impl Request {
         }
     }
 
-    /// For calls with divisible answers: the bytes that the answer may have.
+    /// For calls with divisible answers: the memory that the answer may have.
     pub fn answer_bytes(&self) -> Option<usize> {
-        let asked = match &self.body {
-            Body::Call(Call::ReadRange(request)) => i64::from(request.length.unwrap_or(0)),
-            Body::Call(Call::Read(args)) => args.len.unwrap_or(0),
-            Body::Call(Call::ListDirectory(_)) => return Some(PAGE_BYTES),
+        let Body::Call(call) = &self.body else { return None };
+        let asked = match call {
+            Call::ReadRange(request) => i64::from(request.length.unwrap_or(0)),
+            Call::Read(args) => args.len.unwrap_or(0),
+            Call::ListDirectory(_) => return Some(PAGE_BYTES),
             _ => return None,
         };
-        Some(usize::try_from(asked).unwrap_or(0).min(MAX_CHUNK_BYTES))
+        // With less, a short read would have no content at all, which means the file's end.
+        let needed = usize::try_from(asked).unwrap_or(0).saturating_mul(expansion(self.wire, call));
+        Some(needed.min(MAX_CHUNK_BYTES))
     }
 }
 
@@ -141,8 +147,8 @@ pub fn path_of(call: &Call) -> Option<String> {
         Call::ConcatFiles(request) => &request.path,
         _ => return None,
     };
-    // A client's text can't break a line of the log.
-    path.as_ref().map(|path| format!("{path:?}"))
+    // A client's text can't break a line of the log, nor take several times the memory of its request.
+    path.as_ref().map(|path| format!("{:?}", &path[..path.floor_char_boundary(LOGGED_PATH_BYTES)]))
 }
 
 /// How many bytes of an answer's memory one byte of content takes. JSON writes content as base64 beside
@@ -163,4 +169,23 @@ pub struct Outgoing {
     pub memory: Option<Permit>,
     /// Whether the connection ends after it.
     pub last: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use strait_wire::{OpenFileRequest, methods};
+
+    #[test]
+    fn the_log_gets_no_more_of_a_path_than_a_path_may_have() {
+        let wire = Wire { protocol: Protocol::Binary, framed: false };
+        let path_of_request = |path: &str| {
+            let request = OpenFileRequest { path: Some(path.to_owned()), ..Default::default() };
+            let message = <methods::OpenFile as strait_wire::Method>::call(wire, 1, &request.into());
+            let Body::Call(call) = Request::parse(wire, message.to_bytes(), None).body else { panic!() };
+            path_of(&call).unwrap()
+        };
+        assert_eq!(path_of_request("/a\nb"), r#""/a\nb""#);
+        assert!(path_of_request(&"é\u{1}".repeat(1 << 20)).len() < 6 * MAX_PATH_BYTES);
+    }
 }

@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::time::Duration;
 use strait_store::FileSystem;
 use strait_telemetry::{Calls, Seldom};
@@ -137,6 +137,7 @@ impl Gateway {
         let mut connections = JoinSet::new();
         let refusals = Arc::new(Semaphore::new(MAX_REFUSALS));
         let mut reserve = Reserve::new();
+        let reading = Arc::new(Mutex::new(()));
         let mut sweep =
             tokio::time::interval(SWEEP_PERIOD.min(shared.limits.session_linger).max(MIN_SWEEP_PERIOD));
         let mut shutdown = std::pin::pin!(shutdown);
@@ -145,8 +146,8 @@ impl Gateway {
                 // Ended connections come before new ones: each holds its task's memory until then.
                 biased;
                 () = &mut shutdown => break,
-                _ = sweep.tick() => look(&shared, Look::IfChanged),
-                () = reload.0.notified() => look(&shared, Look::Always),
+                _ = sweep.tick() => look(&shared, &reading, Look::IfChanged),
+                () = reload.0.notified() => look(&shared, &reading, Look::Always),
                 Some(_) = connections.join_next(), if !connections.is_empty() => {}
                 accepted = listener.accept() => match accepted {
                     Ok((stream, address)) => {
@@ -222,18 +223,34 @@ enum Look {
 
 /// Reads changed passwords and certificates, and ends sessions that have idled out or whose logins
 /// are no longer valid. These are small local files, read on the blocking pool.
-fn look(shared: &Arc<Shared>, which: Look) {
-    let shared = shared.clone();
+fn look(shared: &Arc<Shared>, reading: &Arc<Mutex<()>>, which: Look) {
+    let (shared, reading) = (shared.clone(), reading.clone());
     tokio::task::spawn_blocking(move || {
-        let (sessions, always) = (&shared.sessions, which == Look::Always);
-        let passwords = if always { sessions.reload_passwords_now() } else { sessions.reload_passwords() };
-        tell_read("password file", passwords);
-        if let Some(tls) = &shared.tls {
-            let certificates = if always { tls.reload().map(|()| true) } else { tls.reload_if_changed() };
-            tell_read("TLS certificates", certificates);
+        let turn = match which {
+            Look::Always => Some(reading.lock().unwrap_or_else(PoisonError::into_inner)),
+            // A file on a disk that hangs takes one thread, not one more at each look.
+            Look::IfChanged => match reading.try_lock() {
+                Err(TryLockError::WouldBlock) => None,
+                Err(TryLockError::Poisoned(turn)) => Some(turn.into_inner()),
+                Ok(turn) => Some(turn),
+            },
+        };
+        if turn.is_some() {
+            read_files(&shared, which);
         }
-        sessions.sweep();
+        drop(turn);
+        shared.sessions.sweep();
     });
+}
+
+fn read_files(shared: &Shared, which: Look) {
+    let (sessions, always) = (&shared.sessions, which == Look::Always);
+    let passwords = if always { sessions.reload_passwords_now() } else { sessions.reload_passwords() };
+    tell_read("password file", passwords);
+    if let Some(tls) = &shared.tls {
+        let certificates = if always { tls.reload().map(|()| true) } else { tls.reload_if_changed() };
+        tell_read("TLS certificates", certificates);
+    }
 }
 
 fn tell_read(what: &str, read: Result<bool, String>) {

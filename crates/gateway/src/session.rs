@@ -233,6 +233,25 @@ impl Session {
         idle > allowed.as_millis() as i64 && self.calls.load(Ordering::Acquire) == 0
     }
 
+    /// Adds a handle that was opened for `who`, and gives its number.
+    ///
+    /// # Errors
+    /// Unauthenticated if the session has ended meanwhile, or acts for another user. Then the handle
+    /// is gone: nobody would close it, or another user would have it.
+    pub fn add_handle(&self, who: &Principal, handle: Handle) -> Result<i64> {
+        let number = self.handles.add(handle);
+        // Handles are closed after the session's end or the user's logout was recorded. So either that
+        // finds this one, or this finds the record.
+        if !self.has_ended() && self.principal().is_ok_and(|now| now.user == who.user) {
+            return Ok(number);
+        }
+        drop(self.handles.remove(number));
+        fail(
+            ErrorKind::Unauthenticated,
+            "the session ended, or its user logged out, while the file was opened",
+        )
+    }
+
     /// Whether its token suffices to make it again.
     fn is_empty(&self) -> bool {
         self.connections.load(Ordering::Acquire) == 0

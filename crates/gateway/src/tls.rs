@@ -80,11 +80,13 @@ impl Tls {
     /// # Errors
     /// As [`Tls::load`].
     pub fn reload_if_changed(&self) -> Result<bool, Problem> {
-        if self.lock().modified == modified(&self.files) {
+        // Taken before the files are read: a file that changes meanwhile is read again at the next check.
+        let found = modified(&self.files);
+        if self.lock().modified == found {
             return Ok(false);
         }
         // Reports an error once for a change, not at every check.
-        self.reload().map(|()| true).inspect_err(|_| self.lock().modified = modified(&self.files))
+        self.reload().map(|()| true).inspect_err(|_| self.lock().modified = found)
     }
 
     /// Reads the files again, changed or not.

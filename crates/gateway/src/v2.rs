@@ -81,7 +81,11 @@ pub async fn open_session(
             let login = context.log_in(user.as_bytes(), &password.0).await?;
             let earlier = token.and_then(|token| sessions.by_token(&token.0, &context.peer).ok());
             match earlier.filter(|session| session.is_of(&user) && session.store.name == store.name) {
-                Some(session) => session,
+                Some(session) => {
+                    // The session lasts as long as this login, not as the one before.
+                    session.set_identity(Identity::User(login));
+                    session
+                }
                 None => sessions.open(store, Identity::User(login), from)?,
             }
         }
@@ -198,7 +202,10 @@ pub async fn list_directory(
         request.cursor.map(|cursor| handles.remove(cursor));
         return Ok(wire::ListDirectoryReply { entries: Some(entries), cursor: None });
     }
-    let cursor = request.cursor.unwrap_or_else(|| handles.add(Handle::Listing(listing.clone())));
+    let cursor = match request.cursor {
+        Some(cursor) => cursor,
+        None => caller.session.add_handle(&caller.who, Handle::Listing(listing.clone()))?,
+    };
     let (key, session) = (context.key_of_session(&caller.session), Arc::downgrade(&caller.session));
     let (used, listing) = (Instant::now(), Arc::downgrade(&listing));
     let unfinished = Unfinished { key, session, cursor, used, listing };
@@ -286,7 +293,8 @@ pub async fn open_file(context: &Context, request: wire::OpenFileRequest) -> Res
     let place = caller.session.handles.place()?;
     let reader = caller.fs().open(&caller.who, &path).await?;
     let (length, identity) = (signed(reader.length()), reader.identity());
-    let handle = caller.session.handles.add(Handle::File(Arc::new(OpenFile::reader(path, reader, place))));
+    let file = Handle::File(Arc::new(OpenFile::reader(path, reader, place)));
+    let handle = caller.session.add_handle(&caller.who, file)?;
     Ok(wire::OpenFileReply { handle: Some(handle), length: Some(length), identity })
 }
 

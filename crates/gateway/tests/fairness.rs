@@ -208,18 +208,41 @@ fn a_client_whose_answers_wait_can_not_hide_behind_a_request_that_waits() {
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
 }
 
+/// A call of `stat` with a path of so many bytes, and the head of an unknown field of 8 MiB.
+fn stat_with_a_second_field(path_bytes: u32) -> Vec<u8> {
+    let mut request = b"\x80\x01\x00\x01\x00\x00\x00\x04stat\x00\x00\x00\x07".to_vec();
+    request.extend(b"\x0b\x00\x02");
+    request.extend(path_bytes.to_be_bytes());
+    request.extend(vec![b'a'; path_bytes as usize]);
+    request.extend(b"\x0b\x00\x63");
+    request.extend((8u32 << 20).to_be_bytes());
+    request
+}
+
+/// The first part of each is within a stranger's limit, and has memory before the rest comes.
+#[test]
+fn a_stranger_s_request_that_grows_is_refused_at_the_limit() {
+    let (_dir, served) = two_users();
+    let json = Wire { protocol: Protocol::Json, framed: false };
+    let growing = [br#"[1,"stat",1,7,{"2":{"str":""#.to_vec(), vec![b'a'; 80 << 10]].concat();
+    for (wire, request) in [(UNFRAMED, stat_with_a_second_field(40 << 10)), (json, growing)] {
+        let mut stranger = served.client_on(wire);
+        stranger.stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        let (first, rest) = request.split_at(30 << 10);
+        stranger.stream.write_all(first).unwrap();
+        std::thread::sleep(Duration::from_millis(100)); // nothing tells when it has arrived
+        let _ = stranger.stream.write_all(rest);
+        let Reply::Application(error) = stranger.receive::<methods::Stat>() else { panic!("no refusal") };
+        assert!(error.message.contains("log in first"), "{}", error.message);
+        assert!(stranger.is_closed());
+    }
+}
+
 #[test]
 fn a_second_large_field_needs_memory_like_the_first() {
     let served = serve_with(|config| config.limits.buffered_bytes = 1 << 20);
     let mut client = served.client_on(UNFRAMED);
-    // A path of 100 KiB, and then an unknown field of 8 MiB.
-    let mut request = b"\x80\x01\x00\x01\x00\x00\x00\x04stat\x00\x00\x00\x07".to_vec();
-    request.extend(b"\x0b\x00\x02");
-    request.extend((100u32 << 10).to_be_bytes());
-    request.extend(vec![b'a'; 100 << 10]);
-    request.extend(b"\x0b\x00\x63");
-    request.extend((8u32 << 20).to_be_bytes());
-    client.stream.write_all(&request).unwrap();
+    client.stream.write_all(&stat_with_a_second_field(100 << 10)).unwrap();
     let Reply::Application(error) = client.receive::<methods::Stat>() else { panic!("no refusal") };
     assert!(error.message.contains("memory"), "{}", error.message);
 }
@@ -387,6 +410,68 @@ fn opening_sessions_over_and_over_leaves_room_for_others() {
         client.open_session();
     }
     let _others: Vec<Client> = (0..3).map(|_| served.session()).collect();
+}
+
+/// A client handle of the 2009 service.
+fn init(client: &mut Client) -> Option<ClientHandle> {
+    let Reply::Success(ch) = client.call::<methods::Init>(InitArgs { uri: None }) else {
+        panic!("no answer")
+    };
+    assert!(ch.id.is_some_and(|id| id > 0), "init failed");
+    Some(ch)
+}
+
+#[test]
+fn a_program_that_calls_init_over_and_over_ends_its_oldest_sessions() {
+    let served = serve_with(|config| config.limits.sessions = 160);
+    let mut client = served.client_on(UNFRAMED);
+    for _ in 0..200 {
+        init(&mut client);
+    }
+}
+
+#[test]
+fn files_of_the_2009_service_count_for_the_user_who_logged_in() {
+    let (_dir, served) = two_users_with(|config| config.limits.handles = 8);
+    let opens = |user: &str| {
+        let mut client = served.client_on(UNFRAMED);
+        let ch = init(&mut client);
+        let (name, password) = (Some(user.into()), Some(Secret("secret".into())));
+        let login = LoginArgs { ch: ch.clone(), user: name, password };
+        assert!(matches!(client.call::<methods::Login>(login), Reply::Success(true)));
+        let mut open = |number: usize| {
+            let filename = Some(Text::from(&*format!("/tmp/{user}-{number}-{}", ch.as_ref()?.id?)));
+            client.old::<methods::Open>(OpenArgs { ch: ch.clone(), filename, mode: Some(2) }).ok()
+        };
+        let count = (0..8).map_while(&mut open).count();
+        (client, count)
+    };
+    let all = ["ada", "ada", "bob"].map(opens);
+    assert_eq!(all.map(|(_, count)| count), [4, 0, 2]);
+}
+
+#[test]
+fn a_connection_that_uses_many_sessions_keeps_its_latest_in_use() {
+    let (store, gate) = Gated::new();
+    let served = serve_store(store, |config| config.limits.session_linger = Duration::from_millis(50));
+    let mut client = served.client();
+    let mut open = || {
+        client.open_session();
+        client.token.clone()
+    };
+    let tokens: Vec<Option<Secret>> = (0..66).map(|_| open()).collect();
+    let mut client = served.client();
+    let of = |session: &Option<Secret>, number: usize| {
+        let path = Some(format!("/{number}"));
+        CreateFileRequest { session: session.clone(), path, ..Default::default() }
+    };
+    for (number, session) in tokens.iter().enumerate() {
+        client.v2::<methods::CreateFile>(of(session, number)).unwrap();
+    }
+    // Those that it no longer keeps linger for a moment.
+    strait_testkit::eventually("the first two end", Duration::from_secs(10), || gate.writers() == 64);
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(gate.writers(), 64);
 }
 
 #[test]

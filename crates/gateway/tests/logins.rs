@@ -260,6 +260,18 @@ fn renewing_a_token_never_takes_it_beyond_the_end_of_its_login() {
 }
 
 #[test]
+fn a_password_beside_a_valid_token_is_a_new_login_of_its_session() {
+    let door = Door::with(&["alice"], |limits| limits.token_lifetime = Duration::from_secs(3));
+    let mut client = door.served.client();
+    let login = Some(("alice", "first"));
+    let first = open_session(&mut client, &None, login).unwrap();
+    std::thread::sleep(Duration::from_millis(20));
+    let again = open_session(&mut client, &first.token, login).unwrap();
+    assert_eq!(again.incarnation, first.incarnation);
+    assert!(again.expires_ms > first.expires_ms, "{:?}, not {:?}", again.expires_ms, first.expires_ms);
+}
+
+#[test]
 fn a_wrong_password_beside_a_valid_token_is_refused() {
     let door = Door::with(&["alice", "bob"], |_| {});
     let mut client = door.served.client();
@@ -318,6 +330,18 @@ fn guessing_backs_off_and_each_failure_of_both_services_is_counted() {
 }
 
 #[test]
+fn guesses_at_the_same_time_wait_for_each_other() {
+    let door = Door::with(&["alice"], |_| {});
+    std::thread::scope(|threads| {
+        for _ in 0..12 {
+            threads.spawn(|| assert!(door.login("alice", "wrong").is_err()));
+        }
+    });
+    // The fourth is the first that the next ones wait for.
+    assert_eq!((logins(&door, "failed"), logins(&door, "refused")), (4, 8));
+}
+
+#[test]
 fn who_is_taken_out_of_the_file_is_out_on_open_connections_and_by_token() {
     let door = Door::with(&["alice", "bob"], |_| {});
     let (mut alice, mut bob) = (door.login("alice", "first").unwrap(), door.login("bob", "first").unwrap());
@@ -364,6 +388,22 @@ fn a_user_of_the_2009_service_who_is_taken_out_is_out() {
     client.old::<methods::ListFiles>(root()).unwrap();
     door.remove("alice");
     eventually("the listing is refused", || client.old::<methods::ListFiles>(root()).is_err());
+}
+
+/// No token stands for it, and the program can't log in again.
+#[test]
+fn a_login_of_the_2009_service_lasts_as_long_as_its_connection() {
+    const LIFETIME: Duration = Duration::from_millis(300);
+    let door = Door::with(&["alice"], |limits| limits.token_lifetime = LIFETIME);
+    let mut client = door.served.client_on(UNFRAMED);
+    let Reply::Success(ch) = client.call::<methods::Init>(InitArgs { uri: None }) else {
+        panic!("no client")
+    };
+    let (user, password) = (Some("alice".into()), Some(Secret("first".into())));
+    let args = LoginArgs { ch: Some(ch.clone()), user, password };
+    assert!(matches!(client.call::<methods::Login>(args), Reply::Success(true)));
+    std::thread::sleep(2 * LIFETIME);
+    client.old::<methods::Stat>(PathArgs { ch: Some(ch), path: Some("/".into()) }).unwrap();
 }
 
 #[test]

@@ -275,6 +275,19 @@ fn many_changes_and_appends_push_no_answer_out() {
 }
 
 #[test]
+fn a_retry_that_names_too_many_files_looks_at_none() {
+    let served = serve();
+    let request = ConcatFilesRequest {
+        request_id: id(1),
+        is_retry: Some(true),
+        path: Some("/f".into()),
+        sources: Some(vec!["/nothing-there".into(); 1_001]),
+        ..Default::default()
+    };
+    assert_eq!(kind(served.session().v2::<methods::ConcatFiles>(request)), "InvalidArgument");
+}
+
+#[test]
 fn a_retry_that_is_refused_does_not_say_that_nothing_was_done() {
     let first = serve();
     let second = serve_store(first.store.clone(), |config| config.limits.changes_per_store = 0);

@@ -3,7 +3,9 @@
 
 mod common;
 use bytes::Bytes;
+use common::gated::Gated;
 use common::*;
+use std::time::Duration;
 use strait_wire::*;
 
 fn handle(client: &mut Client, uri: Option<&str>) -> Option<ClientHandle> {
@@ -169,6 +171,53 @@ fn read_write_reads_what_it_wrote() {
         client.old::<methods::Write>(args).unwrap();
         let args = ReadArgs { ch: ch.clone(), dh: dh.clone(), offset: Some(0), len: Some(100) };
         assert_eq!(client.old::<methods::Read>(args).unwrap().0.len(), 3 * round);
+    }
+}
+
+#[test]
+fn a_read_beside_a_write_of_the_same_handle_hangs_neither() {
+    let (store, gate) = Gated::new();
+    let served = serve_store(store, |_| {});
+    let [mut writer, mut reader] = [(); 2].map(|()| served.client_on(UNFRAMED));
+    let ch = handle(&mut writer, None);
+    let dh = open_file(&mut writer, &ch, "/f", 3).unwrap();
+    gate.shut();
+    let buf = Some(Bytes::from_static(b"data"));
+    writer.send::<methods::Write>(&WriteArgs {
+        ch: ch.clone(),
+        dh: dh.clone(),
+        buf,
+        offset: Some(-1),
+        len: Some(4),
+    });
+    gate.await_waiting(1);
+    reader.send::<methods::Read>(&ReadArgs { ch, dh, offset: Some(0), len: Some(100) });
+    std::thread::sleep(Duration::from_millis(200)); // nothing tells when it has arrived
+    gate.open();
+    assert!(matches!(writer.receive::<methods::Write>(), Reply::Success(true)));
+    let Reply::Success(read) = reader.receive::<methods::Read>() else { panic!("no success") };
+    assert_eq!(&read.0[..], b"data");
+}
+
+#[test]
+fn short_reads_over_json_are_not_the_end_of_the_file() {
+    let served = serve();
+    let json = Wire { protocol: Protocol::Json, framed: false };
+    let mut client = served.client_on(json);
+    let ch = handle(&mut client, None);
+    let dh = open_file(&mut client, &ch, "/f", 2).unwrap();
+    let buf = Some(Bytes::from_static(b"abcdefgh"));
+    let args = WriteArgs { ch: ch.clone(), dh: dh.clone(), buf, offset: Some(-1), len: Some(8) };
+    assert!(client.old::<methods::Write>(args).unwrap());
+    assert!(client.old::<methods::Close>(CloseArgs { ch: ch.clone(), dh }).unwrap());
+    let dh = open_file(&mut client, &ch, "/f", 1).unwrap();
+    let mut later = served.client_on(json);
+    later.open_session();
+    let opened = open(&mut later, "/f").unwrap().handle.unwrap();
+    for length in 1..=8 {
+        let args = ReadArgs { ch: ch.clone(), dh: dh.clone(), offset: Some(0), len: Some(length) };
+        assert_eq!(client.old::<methods::Read>(args).unwrap().0.len() as i64, length);
+        assert_eq!(read(&mut later, opened, 0, length as i32).unwrap().len() as i64, length, "of DfsV2");
     }
 }
 

@@ -8,12 +8,13 @@ use common::*;
 use futures::future::join_all;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use strait_client::{Options, StraitStore};
 use strait_store::{CreateOptions, ErrorKind, FileSystem, FileSystemExt, FileWriter, Principal, StorePath};
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Runtime};
+use tokio::sync::watch;
 
 fn who() -> Principal {
     Principal::new("the session decides")
@@ -161,4 +162,50 @@ async fn write_rename_read(store: Arc<StraitStore>, index: u8) {
     rename(&store, &old, &new).await;
     let content: Vec<u8> = (0..10).flat_map(|piece| vec![index ^ piece; 1_000]).collect();
     assert!(store.read_all(&who(), &new, 1 << 20).await.unwrap() == content);
+}
+
+/// A proxy to a gateway that cuts all its connections whenever it is told.
+async fn switched_proxy(gateway: SocketAddr) -> (SocketAddr, watch::Sender<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let cut = watch::Sender::new(());
+    let told = cut.clone();
+    tokio::spawn(async move {
+        loop {
+            let (mut client, _) = listener.accept().await.unwrap();
+            let mut is_cut = told.subscribe();
+            tokio::spawn(async move {
+                let mut server = TcpStream::connect(gateway).await.unwrap();
+                tokio::select! {
+                    _ = tokio::io::copy_bidirectional(&mut client, &mut server) => {}
+                    _ = is_cut.changed() => {}
+                }
+            });
+        }
+    });
+    (address, cut)
+}
+
+/// With a token that has expired, the client couldn't return to its session.
+#[test]
+fn a_client_at_work_renews_its_token_and_finds_its_files_open_after_a_cut() {
+    const RENEWAL: Duration = Duration::from_millis(1_500);
+    let served = serve_with(|config| config.limits.token_renewal = RENEWAL);
+    runtime().block_on(async {
+        let (address, cut) = switched_proxy(served.address).await;
+        let store = StraitStore::connect(&address.to_string(), Options::default()).await.unwrap();
+        let mut writer = store.create(&who(), &path("/f"), &CreateOptions::default()).await.unwrap();
+        let begun = Instant::now();
+        let mut length = 0;
+        while begun.elapsed() < 2 * RENEWAL {
+            writer.append(Bytes::from_static(b"data")).await.unwrap();
+            writer.flush().await.unwrap();
+            length += 4;
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        cut.send(()).unwrap();
+        writer.append(Bytes::from_static(b"end")).await.unwrap();
+        writer.close().await.unwrap();
+        assert_eq!(store.stat(&who(), &path("/f")).await.unwrap().length, length + 3);
+    });
 }

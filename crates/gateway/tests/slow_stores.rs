@@ -3,13 +3,13 @@
 
 mod common;
 use bytes::Bytes;
-use common::gated::Gated;
+use common::gated::{Gated, SLOWLY_CREATED};
 use common::*;
 use std::io::Write;
 use std::net::Shutdown;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use strait_gateway::ConfiguredStore;
+use strait_gateway::{Access, ConfiguredStore, PasswordFile};
 use strait_store::MemoryStore;
 use strait_wire::*;
 
@@ -376,4 +376,48 @@ fn a_panic_in_a_store_is_one_calls_failure() {
     };
     assert_eq!(error.kind, ApplicationErrorKind::InternalError);
     append(&mut client, handle, 0, b"data").unwrap();
+}
+
+#[test]
+fn a_file_that_is_made_while_its_session_is_closed_stays_open_for_nobody() {
+    let (store, gate) = Gated::new();
+    let served = serve_store(store, |_| {});
+    let [mut one, mut other] = [served.session(), served.client()];
+    let attach = OpenSessionRequest { token: one.token.clone(), ..Default::default() };
+    other.v2::<methods::OpenSession>(attach).unwrap();
+    gate.shut();
+    let request = CreateFileRequest { path: Some(SLOWLY_CREATED.into()), ..Default::default() };
+    one.send::<methods::CreateFile>(&request.into());
+    gate.await_waiting(1);
+    other.v2::<methods::CloseSession>(CloseSessionRequest::default()).unwrap();
+    gate.open();
+    let Reply::Exception(error) = one.receive::<methods::CreateFile>() else { panic!("it has a handle") };
+    assert_eq!(error.kind.as_deref(), Some("OutcomeUnknown"), "the file is there");
+    assert_eq!(gate.writers(), 0, "though its connection lasts");
+}
+
+#[test]
+fn a_file_that_is_opened_during_a_logout_is_not_the_next_users() {
+    let dir = tempfile::tempdir().unwrap();
+    let users = dir.path().join("passwords");
+    PasswordFile::set(&users, "tester", "secret").unwrap();
+    let (store, gate) = Gated::new();
+    let served = serve_store(store, |config| {
+        let passwords = Some(PasswordFile::load(&users).unwrap());
+        config.access = Access { passwords, ..Access::default() };
+    });
+    let [mut one, mut other] = [(); 2].map(|()| served.client_on(UNFRAMED));
+    let Reply::Success(ch) = one.call::<methods::Init>(InitArgs { uri: None }) else { panic!("no client") };
+    let ch = Some(ch);
+    let (user, password) = (Some("tester".into()), Some(Secret("secret".into())));
+    let login = LoginArgs { ch: ch.clone(), user, password };
+    assert!(matches!(one.call::<methods::Login>(login), Reply::Success(true)));
+    gate.shut();
+    let (filename, mode) = (Some(SLOWLY_CREATED.into()), Some(2));
+    one.send::<methods::Open>(&OpenArgs { ch: ch.clone(), filename, mode });
+    gate.await_waiting(1);
+    assert!(matches!(other.call::<methods::Logout>(ClientArgs { ch }), Reply::Success(true)));
+    gate.open();
+    assert!(matches!(one.receive::<methods::Open>(), Reply::Exception(_)));
+    assert_eq!(gate.writers(), 0);
 }

@@ -1,14 +1,20 @@
 //! TLS on the same port as clear text; certificates that change while serving.
 
 mod common;
+use common::gated::Gated;
 use common::*;
+use rustix::fs::{CWD, FileType, OFlags, mknodat};
+use std::fs::File;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::os::unix::fs::PermissionsExt;
+use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::Path;
 use std::sync::Arc;
+use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
-use strait_gateway::{Tls, TlsFiles};
-use strait_testkit::{Authority, Identity};
+use strait_gateway::{Access, PasswordFile, Tls, TlsFiles};
+use strait_store::MemoryStore;
+use strait_testkit::{Authority, Identity, eventually};
 use strait_wire::*;
 use tempfile::TempDir;
 use tokio_rustls::rustls::crypto::ring::default_provider;
@@ -143,6 +149,73 @@ fn a_new_certificate_is_taken_up_while_serving_and_a_bad_one_is_not() {
     }
 }
 
+/// Puts a pipe in the place of a file. Opening it hangs until somebody opens the other end.
+fn replace_by_pipe(path: &Path) {
+    std::fs::remove_file(path).unwrap();
+    mknodat(CWD, path, FileType::Fifo, 0o600.into(), 0).unwrap();
+}
+
+/// The writing end of a pipe, once `reader` opens the other one. None if it ends without that.
+fn end_of_pipe<T>(path: &Path, reader: &ScopedJoinHandle<'_, T>) -> Option<File> {
+    let nonblocking = OFlags::NONBLOCK.bits() as i32;
+    loop {
+        match File::options().write(true).custom_flags(nonblocking).open(path) {
+            Ok(end) => return Some(end),
+            Err(_) if reader.is_finished() => return None,
+            Err(_) => std::thread::sleep(Duration::from_millis(5)),
+        }
+    }
+}
+
+/// Certificate and key are two files, so a reader may find one of them new and the other old.
+#[test]
+fn files_that_change_while_others_are_read_are_read_again() {
+    let (dir, old, new) = (directory(), Authority::new().unwrap(), Authority::new().unwrap());
+    let identity = old.issue(dir.path()).unwrap();
+    let clients = old.write(dir.path()).unwrap();
+    let tls = Tls::load(TlsFiles { client_ca: Some(clients.clone()), ..files(&identity) }).unwrap();
+    replace_by_pipe(&clients);
+    std::thread::scope(|threads| {
+        let reload = threads.spawn(|| tls.reload_if_changed());
+        // By now it has read certificate and key.
+        let mut end = end_of_pipe(&clients, &reload).unwrap();
+        new.issue(dir.path()).unwrap();
+        end.write_all(b"no certificate").unwrap();
+        drop(end);
+        reload.join().unwrap().unwrap_err();
+        let again = threads.spawn(|| tls.reload_if_changed());
+        let end = end_of_pipe(&clients, &again);
+        let _ = end.map(|mut end| end.write_all(old.pem().as_bytes()));
+        assert_eq!(again.join().unwrap(), Ok(true));
+    });
+}
+
+/// As with files on a network's file system whose server is away.
+#[test]
+fn files_that_hang_take_up_no_threads_and_keep_no_session() {
+    let (dir, ca) = (directory(), Authority::new().unwrap());
+    let identity = ca.issue(dir.path()).unwrap();
+    let users = dir.path().join("passwords");
+    PasswordFile::set(&users, "tester", "secret").unwrap();
+    let (store, gate) = Gated::new();
+    let served = serve_with_threads(8, store, |config| {
+        config.tls = load(&identity);
+        let passwords = Some(PasswordFile::load(&users).unwrap());
+        config.access = Access { passwords, ..Access::default() };
+        config.limits.session_linger = Duration::from_millis(50); // also the period of checks of the files
+    });
+    replace_by_pipe(&identity.certificate);
+    std::thread::sleep(Duration::from_secs(1)); // for more checks than threads
+    let mut client = served.client();
+    let (user, password) = (Some("tester".into()), Some(Secret("secret".into())));
+    let login = OpenSessionRequest { user, password, ..Default::default() };
+    client.v2::<methods::OpenSession>(login).unwrap();
+    create(&mut client, "/f");
+    assert_eq!(gate.writers(), 1);
+    drop(client);
+    eventually("the session ends", Duration::from_secs(10), || gate.writers() == 0);
+}
+
 #[test]
 fn where_client_certificates_are_asked_for_only_their_owners_get_in() {
     let (dir, client_dir, stranger_dir) = (directory(), directory(), directory());
@@ -163,6 +236,50 @@ fn is_served_in_clear_text(address: SocketAddr) -> bool {
     let mut client = Client::connect(address, FRAMED);
     client.send::<methods::ServerInfo>(&ServerInfoRequest {}.into());
     client.message().is_some()
+}
+
+/// An address at which other hosts reach this one, if it has one.
+fn outer_address() -> Option<IpAddr> {
+    let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
+    // Sends nothing; the kernel only looks for a way (TEST-NET-2, RFC 5737).
+    socket.connect("198.51.100.1:9").ok()?;
+    socket.local_addr().ok().map(|own| own.ip()).filter(|own| !own.is_loopback())
+}
+
+#[test]
+fn beyond_loopback_neither_clear_text_beside_tls_nor_a_password_in_it_is_accepted() {
+    let Some(outer) = outer_address() else {
+        return strait_testkit::skip("clear text beyond loopback", "an address that other hosts reach");
+    };
+    let (dir, ca) = (directory(), Authority::new().unwrap());
+    let identity = ca.issue(dir.path()).unwrap();
+    let served =
+        serve_at(outer, 4, Arc::new(MemoryStore::new("tester")), |config| config.tls = load(&identity));
+    assert!(!is_served_in_clear_text(served.address));
+    assert!(info(served.address, &ca, None).is_some());
+
+    let users = dir.path().join("passwords");
+    PasswordFile::set(&users, "tester", "secret").unwrap();
+    let passwords = Some(PasswordFile::load(&users).unwrap());
+    let served = serve_at(outer, 4, Arc::new(MemoryStore::new("tester")), |config| {
+        config.access = Access { passwords, ..Access::default() };
+    });
+    let login = OpenSessionRequest {
+        user: Some("tester".into()),
+        password: Some(Secret("secret".into())),
+        ..Default::default()
+    };
+    let error = served.client().v2::<methods::OpenSession>(login).unwrap_err();
+    assert!(error.message.unwrap().contains("over TLS or loopback only"));
+    let mut old = served.client_on(UNFRAMED);
+    let Reply::Success(ch) = old.call::<methods::Init>(InitArgs { uri: None }) else { panic!("no client") };
+    let (user, password) = (Some("tester".into()), Some(Secret("secret".into())));
+    let login = LoginArgs { ch: Some(ch), user, password };
+    assert!(matches!(old.call::<methods::Login>(login), Reply::Success(false)));
+    let body = r#"{"user":"tester","password":"secret"}"#;
+    let head = "POST /v1/sessions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
+    let request = format!("{head}Content-Length: {}\r\n\r\n{body}", body.len());
+    http::typed(&http::raw(&served, request.as_bytes()), 401, "Unauthenticated");
 }
 
 #[test]

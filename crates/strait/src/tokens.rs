@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use crate::messages::Messages;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 use strait_client::Token;
@@ -62,16 +62,10 @@ impl CachedToken {
     fn write(&self, token: &Token) -> io::Result<()> {
         let directory = self.file.parent().unwrap_or(Path::new("."));
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-        // By a unique name, so that concurrent commands don't mix.
-        let temporary = directory.join(format!(".{}.new", std::process::id()));
-        let mut file = std::fs::OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&temporary)?;
+        // By a name of its own, so that logins at several gateways don't mix, whichever process keeps them.
+        let mut file = tempfile::Builder::new().prefix(".").suffix(".new").tempfile_in(directory)?;
         write!(file, "{}\n{}\n", token.expires_ms, token.token.0)?;
-        std::fs::rename(&temporary, &self.file)
+        file.persist(&self.file).map(drop).map_err(|error| error.error)
     }
 }
 
@@ -153,6 +147,24 @@ mod tests {
         assert_eq!(std::fs::metadata(&cached.file).unwrap().mode() & 0o777, 0o600);
         cached.keep(&token(now_ms()));
         assert!(cached.load(MESSAGES).is_none());
+    }
+
+    #[test]
+    fn logins_kept_at_the_same_time_are_not_mixed_up() {
+        let dir = tempfile::tempdir().unwrap();
+        std::thread::scope(|threads| {
+            for gateway in 0..4 {
+                let file = dir.path().join(file_name(&format!("gw-{gateway}:9090"), "alice", None));
+                threads.spawn(move || {
+                    let (cached, own) = (CachedToken { file }, format!("s2.{gateway}"));
+                    for _ in 0..500 {
+                        cached.keep(&Token { token: Secret(own.clone()), expires_ms: i64::MAX, user: None });
+                        assert_eq!(cached.load(MESSAGES).map(|token| token.0).as_ref(), Some(&own));
+                    }
+                });
+            }
+        });
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 4, "and no other file is left");
     }
 
     #[test]

@@ -62,6 +62,9 @@ use tokio::time::interval;
 /// Most fields of a head. Browsers and proxies send some twenty.
 const HEAD_FIELDS: usize = 64;
 
+/// The message for a request whose session has no place.
+const NO_SESSION: &str = "the gateway, or this origin, has its maximum of sessions; try again later";
+
 /// Serves the requests of a connection whose first bytes are in `io`.
 pub async fn serve<R, W>(
     shared: Arc<Shared>,
@@ -198,8 +201,11 @@ impl Front {
             let token = token.filter(|_| given.next().is_none());
             let (_, token) =
                 token.ok_or(unauthorized("Authorization takes a session's token, once: Bearer TOKEN"))?;
-            let session = self.shared.sessions.by_token(token.trim(), &self.peer).map_err(|_| {
-                unauthorized("the token is wrong or has expired, or its login has ended; log in again")
+            let found = self.shared.sessions.by_token(token.trim(), &self.peer);
+            let session = found.map_err(|error| match error.kind() {
+                // The token is good, and another login wouldn't help.
+                ErrorKind::Busy => Refusal::new(StatusCode::SERVICE_UNAVAILABLE, ErrorKind::Busy, NO_SESSION),
+                _ => unauthorized("the token is wrong or has expired, or its login has ended; log in again"),
             })?;
             context.0.attach(Some(session));
         }

@@ -12,6 +12,9 @@ use strait_store::{
 };
 use tokio::sync::watch;
 
+/// The file whose creation waits at the gate, too.
+pub const SLOWLY_CREATED: &str = "/slow";
+
 /// A store in memory behind a gate, which is open at first. An append that arrives at the gate has
 /// accepted half of its bytes.
 pub struct Gated {
@@ -171,6 +174,15 @@ impl FileSystem for Gated {
         options: &CreateOptions,
     ) -> Result<Box<dyn FileWriter>> {
         let behind = self.behind.create(who, path, options).await?;
+        if path.as_str() == SLOWLY_CREATED {
+            self.gate.pass().await;
+        }
+        self.gate.writers.fetch_add(1, Ordering::SeqCst);
+        Ok(Box::new(Writer { behind, gate: self.gate.clone() }))
+    }
+
+    async fn append(&self, who: &Principal, path: &StorePath) -> Result<Box<dyn FileWriter>> {
+        let behind = self.behind.append(who, path).await?;
         self.gate.writers.fetch_add(1, Ordering::SeqCst);
         Ok(Box::new(Writer { behind, gate: self.gate.clone() }))
     }

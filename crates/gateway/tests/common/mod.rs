@@ -6,7 +6,7 @@ pub mod http;
 pub mod programs;
 
 use bytes::Bytes;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 use strait_gateway::{Access, Config, ConfiguredStore, Gateway, GatewayNumbers, Limits, Reload};
@@ -57,10 +57,30 @@ pub fn serve_with(change: impl FnOnce(&mut Config)) -> Served {
 }
 
 pub fn serve_store(store: Arc<dyn FileSystem>, change: impl FnOnce(&mut Config)) -> Served {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    serve_with_threads(512, store, change)
+}
+
+/// Serves with so many threads at most for work that blocks.
+pub fn serve_with_threads(
+    blocking: usize,
+    store: Arc<dyn FileSystem>,
+    change: impl FnOnce(&mut Config),
+) -> Served {
+    serve_at(Ipv4Addr::LOCALHOST.into(), blocking, store, change)
+}
+
+/// The same at another of this host's addresses.
+pub fn serve_at(
+    address: IpAddr,
+    blocking: usize,
+    store: Arc<dyn FileSystem>,
+    change: impl FnOnce(&mut Config),
+) -> Served {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    let runtime = builder.worker_threads(2).max_blocking_threads(blocking).enable_all().build().unwrap();
     let mut config = config(store.clone());
     change(&mut config);
-    let gateway = runtime.block_on(Gateway::bind("127.0.0.1:0".parse().unwrap(), config)).unwrap();
+    let gateway = runtime.block_on(Gateway::bind((address, 0).into(), config)).unwrap();
     let address = gateway.local_addr();
     let (numbers, reload) = (gateway.numbers(), gateway.reload());
     let (stop, stopped) = oneshot::channel::<()>();

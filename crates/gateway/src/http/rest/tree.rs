@@ -74,6 +74,12 @@ pub async fn list(asked: &mut Asked<'_>) -> Result<Response<Answer>, Failure> {
         None => Begun::new(asked, &place).await?,
     };
     let mut taken = begun.listing.lock().await;
+    // A repeated request would get the page after its own, and its client would miss that of its own.
+    if taken.pages != begun.page {
+        let message = "this page was sent already; list the directory anew";
+        return Err(Error::new(ErrorKind::InvalidArgument, message).at("list", &place.shown).into());
+    }
+    taken.pages = taken.pages.saturating_add(1);
     let page = next_page(&mut taken, most, memory.bytes() / JSON_EXPANSION).await;
     drop(taken);
     let (entries, next) = match page {
@@ -106,6 +112,8 @@ struct Begun {
     session: Arc<Session>,
     /// Its handle there, if it has one already.
     handle: Option<i64>,
+    /// The number of the page.
+    page: u32,
 }
 
 impl Begun {
@@ -127,31 +135,40 @@ impl Begun {
         };
         let held = session.handles.place()?;
         let listing = Listing::new(place.fs.list(&place.who, &place.path), held);
-        Ok(Self { listing: Arc::new(Mutex::new(listing)), session, handle: None })
+        Ok(Self { listing: Arc::new(Mutex::new(listing)), session, handle: None, page: 0 })
     }
 
-    /// From a cursor on: a handle in the request's session, or in the one whose token comes before it.
+    /// From a cursor on: a handle in the request's session, or in the one whose token comes before it,
+    /// and the number of the page.
     fn again(asked: &Asked<'_>, cursor: &str) -> Result<Self, Failure> {
         let wrong = || Error::new(ErrorKind::InvalidArgument, "after isn't a cursor of an earlier page");
-        let (token, handle) = match cursor.rsplit_once('~') {
-            Some((token, handle)) => (Some(token), handle),
+        let (token, digits) = match cursor.rsplit_once('~') {
+            Some((token, digits)) => (Some(token), digits),
             None => (None, cursor),
         };
-        let bytes = hex::decode(handle).and_then(|bytes| <[u8; 8]>::try_from(bytes).ok());
-        let handle = i64::from_be_bytes(bytes.ok_or_else(wrong)?);
+        let bytes = hex::decode(digits).ok_or_else(wrong)?;
+        let (handle, page) = bytes.split_first_chunk().ok_or_else(wrong)?;
+        let handle = i64::from_be_bytes(*handle);
+        let page = u32::from_be_bytes(page.try_into().map_err(|_| wrong())?);
         let session = match (token, asked.context.0.attached()) {
             (Some(token), None) => asked.front.shared.sessions.by_token(token, &asked.front.peer)?,
             (None, Some(session)) => session,
             _ => return Err(wrong().into()),
         };
         let listing = session.handles.listing(handle)?;
-        Ok(Self { listing, session, handle: Some(handle) })
+        Ok(Self { listing, session, handle: Some(handle), page })
     }
 
     /// Keeps it for the next page; its cursor.
     fn keep(self, asked: &Asked<'_>) -> Result<String, Failure> {
         let handles = &self.session.handles;
-        let handle = self.handle.unwrap_or_else(|| handles.add(Handle::Listing(self.listing.clone())));
+        let handle = match self.handle {
+            Some(handle) => handle,
+            None => {
+                let listing = Handle::Listing(self.listing.clone());
+                self.session.add_handle(&self.session.principal()?, listing)?
+            }
+        };
         let (key, session) = (asked.key.clone(), Arc::downgrade(&self.session));
         let (used, listing) = (Instant::now(), Arc::downgrade(&self.listing));
         let unfinished = Unfinished { key, session, cursor: handle, used, listing };
@@ -159,7 +176,8 @@ impl Begun {
             let _ = handles.remove(handle);
             return Err(error.into());
         }
-        let cursor = hex::encode(&handle.to_be_bytes());
+        let page = self.page.saturating_add(1);
+        let cursor = hex::encode(&[&handle.to_be_bytes()[..], &page.to_be_bytes()].concat());
         Ok(match asked.context.0.attached() {
             Some(_) => cursor,
             None => format!("{}~{cursor}", asked.front.shared.sessions.token(&self.session).0),

@@ -1,0 +1,75 @@
+//! The time at which a session's token is renewed. A client at work that loses its connection after
+//! the token's end couldn't return to its session, nor to its open files.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::time::Instant;
+
+/// The next renewal.
+#[derive(Debug, Default)]
+pub(super) struct Renewal {
+    /// Expiry of the latest token, in milliseconds since 1970-01-01 UTC.
+    expires_ms: i64,
+    /// None if there is nothing to gain.
+    due: Option<Instant>,
+}
+
+impl Renewal {
+    /// Records the latest token's expiry. Its renewal is due after half of its time, unless the
+    /// gateway prolongs it no more: then its login ends with it.
+    pub(super) fn got(&mut self, expires_ms: i64) {
+        let is_later = expires_ms > self.expires_ms;
+        self.expires_ms = expires_ms;
+        self.due = is_later.then(|| self.half_of_rest()).flatten();
+    }
+
+    /// Whether it is due now. If it then fails, the next one is due after half of the rest.
+    pub(super) fn take_due(&mut self) -> bool {
+        let is_due = self.due.is_some_and(|due| Instant::now() >= due);
+        if is_due {
+            self.due = self.half_of_rest();
+        }
+        is_due
+    }
+
+    /// None for an expiry that has passed, or that no clock reaches.
+    fn half_of_rest(&self) -> Option<Instant> {
+        let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+        let rest_ms = u64::try_from(i128::from(self.expires_ms) - now_ms as i128).ok()?;
+        Instant::now().checked_add(Duration::from_millis(rest_ms / 2))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn in_ms(rest: i64) -> i64 {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        now.as_millis() as i64 + rest
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_token_is_renewed_after_half_of_its_time_and_tried_again() {
+        let mut renewal = Renewal::default();
+        renewal.got(in_ms(100_000));
+        assert!(!renewal.take_due());
+        tokio::time::advance(Duration::from_secs(50)).await;
+        assert!(renewal.take_due());
+        assert!(!renewal.take_due(), "under way");
+        tokio::time::advance(Duration::from_secs(50)).await;
+        assert!(renewal.take_due(), "the wall clock of this test stands still");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_token_is_renewed_in_vain_and_no_expiry_is_too_large() {
+        let mut renewal = Renewal::default();
+        let end = in_ms(100_000);
+        for expires_ms in [end, end, i64::MIN, 0, i64::MAX] {
+            renewal.got(expires_ms);
+        }
+        let mut renewal = Renewal { expires_ms: end, due: None };
+        renewal.got(end);
+        tokio::time::advance(Duration::from_secs(100)).await;
+        assert!(!renewal.take_due(), "its login ends with it");
+    }
+}
