@@ -32,7 +32,7 @@ impl OpenOptions {
         let user = user.map(str::to_owned).or_else(|| text("STRAIT_USER"));
         let (ca, identity) =
             (path("STRAIT_TLS_CA"), path("STRAIT_CLIENT_CERT").zip(path("STRAIT_CLIENT_KEY")));
-        let switch = switch("STRAIT_TLS")?;
+        let switch = text("STRAIT_TLS").map(|on| switch("STRAIT_TLS", &on)).transpose()?.unwrap_or(false);
         let mut options = Self::default();
         options.kadoop.key_file = path("STRAIT_KADOOP_KEY");
         options.kadoop.login = user.clone().map(|user| Login {
@@ -45,7 +45,7 @@ impl OpenOptions {
             user.is_some().then(|| -> PasswordSource { Arc::new(|| password().map(Secret)) });
         options.strait.user = user;
         options.strait.store = text("STRAIT_GATEWAY_STORE");
-        options.strait.timeout = timeout("STRAIT_TIMEOUT")?;
+        options.strait.timeout = text("STRAIT_TIMEOUT").map(|s| timeout("STRAIT_TIMEOUT", &s)).transpose()?;
         options.strait.tls =
             (switch || ca.is_some() || identity.is_some()).then_some(TlsOptions { ca, identity });
         Ok(options)
@@ -60,20 +60,18 @@ fn path(name: &str) -> Option<PathBuf> {
     env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
 }
 
-fn switch(name: &str) -> Result<bool> {
-    let Some(value) = text(name) else { return Ok(false) };
+fn switch(name: &str, value: &str) -> Result<bool> {
     match value.to_ascii_lowercase().as_str() {
         word if ON.contains(&word) => Ok(true),
         word if OFF.contains(&word) => Ok(false),
-        _ => wrong(name, &value, "give 1, true or yes, or else 0, false or no"),
+        _ => wrong(name, value, "give 1, true or yes, or else 0, false or no"),
     }
 }
 
-fn timeout(name: &str) -> Result<Option<Duration>> {
-    let Some(value) = text(name) else { return Ok(None) };
+fn timeout(name: &str, value: &str) -> Result<Duration> {
     match value.parse() {
-        Ok(seconds @ 1..=MAX_TIMEOUT_SECONDS) => Ok(Some(Duration::from_secs(seconds))),
-        _ => wrong(name, &value, "give whole seconds, from 1 to 86400"),
+        Ok(seconds @ 1..=MAX_TIMEOUT_SECONDS) => Ok(Duration::from_secs(seconds)),
+        _ => wrong(name, value, "give whole seconds, from 1 to 86400"),
     }
 }
 
@@ -94,4 +92,21 @@ fn password() -> Result<String> {
     let mut start = BufReader::new(File::open(&file).map_err(failed)?.take(MAX_LINE_BYTES));
     start.read_line(&mut line).map_err(failed)?;
     Ok(line.trim_end_matches(['\n', '\r']).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_value_is_reported_by_its_variables_name() {
+        assert_eq!(timeout("STRAIT_TIMEOUT", "5").unwrap(), Duration::from_secs(5));
+        assert!(switch("STRAIT_TLS", "YES").unwrap() && !switch("STRAIT_TLS", "off").unwrap());
+        let wrong = ["soon", "0", "-1", "86401"].map(|value| timeout("STRAIT_TIMEOUT", value).unwrap_err());
+        for error in wrong {
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+            assert!(error.to_string().contains("the variable STRAIT_TIMEOUT"), "{error}");
+        }
+        assert!(switch("STRAIT_TLS", "maybe").unwrap_err().to_string().contains("the variable STRAIT_TLS"));
+    }
 }
