@@ -26,8 +26,7 @@ Connection::Connection(const Endpoint& endpoint, Deadline connect_by, std::atomi
     : transport_(std::make_shared<Transport>(Socket::connect(endpoint, connect_by),
                                              is_framed(endpoint.options.wire))),
       client_(protocol_of(endpoint.options.wire, transport_)), gateway_(endpoint.address()),
-      timeout_(endpoint.options.timeout),
-      silences_(silences), process_(getpid()) {}
+      timeout_(endpoint.options.timeout), silences_(silences), process_(getpid()) {}
 
 bool Connection::is_fresh() const {
     return std::chrono::steady_clock::now() - last_reply_ < fresh;

@@ -298,9 +298,9 @@ void Session::unavailable(const ConnectionLost& lost) const {
     const auto advice = lost.unanswered && !endpoint_.options.tls
                             ? "is it running, is the address right, and does it serve TLS only?"
                             : "is it running, and is the address right?";
-    raise(ErrorKind::Unavailable, lost.tls
-                                      ? "TLS with " + where + ": " + lost.reason
-                                      : "no gateway at " + where + " (" + lost.reason + "); " + advice);
+    raise(ErrorKind::Unavailable,
+          lost.tls ? "TLS with " + where + ": " + lost.reason
+                   : "no gateway at " + where + " (" + lost.reason + "); " + advice);
 }
 
 // -- The session
