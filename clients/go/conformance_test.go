@@ -34,6 +34,7 @@ type caseFile struct {
 		Store *string
 		Path  string
 		Error string
+		Says  string
 	} `json:"uris"`
 }
 
@@ -58,6 +59,8 @@ func TestURIs(t *testing.T) {
 		if expected.Error != "" {
 			if err == nil || kindOf(err).String() != expected.Error {
 				t.Errorf("%q: %v, not %s", expected.URI, err, expected.Error)
+			} else if !strings.Contains(err.Error(), expected.Says) {
+				t.Errorf("%q: %v", expected.URI, err)
 			} else if strings.Contains(err.Error(), "password") {
 				t.Errorf("a message repeats a password: %v", err)
 			}

@@ -34,6 +34,7 @@ type connection struct {
 	conn      net.Conn
 	encoder   *wire.Encoder
 	decoder   *wire.Decoder
+	gateway   string        // its address, for messages
 	timeout   time.Duration // for messages
 	silences  *atomic.Int32 // requests in a row, on all connections, without an answer in time
 	login     int           // number of the session's login that it is attached by
@@ -136,10 +137,10 @@ func (c *connection) lose(method string, err error) error {
 	c.broken = true
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		if cause := contextError(c.ctx); cause != nil {
-			return ended(cause, method, "")
+			return ended(cause, method, c.gateway, "")
 		}
 		c.silences.Add(1)
-		return noAnswer(method, c.timeout)
+		return noAnswer(method, c.gateway, c.timeout)
 	}
 	if refusal := refusedCertificate(err); refusal != "" {
 		return newError(Unauthenticated, "TLS with "+c.conn.RemoteAddr().String()+": "+refusal, "")
@@ -211,7 +212,7 @@ func dial(ctx context.Context, endpoint *endpoint, connectBy time.Time) (net.Con
 	conn, err := new(net.Dialer).DialContext(limited, "tcp", endpoint.uri.hostPort())
 	if err != nil {
 		if ctx.Err() != nil {
-			return nil, ended(ctx.Err(), "connect", "")
+			return nil, ended(ctx.Err(), "connect", endpoint.uri.hostPort(), "")
 		}
 		var unknown *net.DNSError
 		if errors.As(err, &unknown) {

@@ -171,18 +171,19 @@ func refused(from *wire.Refusal, method, path string) *Error {
 	return newError(kind, method+": "+from.Message, path)
 }
 
-func noAnswer(method string, timeout time.Duration) *Error {
-	return newError(TimedOut, fmt.Sprintf("%s: no complete answer within %d ms; the gateway may be "+
-		"overloaded or gone: look at it, or allow a longer timeout", method, timeout.Milliseconds()), "")
+func noAnswer(method, gateway string, timeout time.Duration) *Error {
+	return newError(TimedOut, fmt.Sprintf("%s: no complete answer from %s within %d ms; the gateway may be "+
+		"overloaded or gone: look at it, or allow a longer timeout",
+		method, gateway, timeout.Milliseconds()), "")
 }
 
-// ended is the error of an operation whose context ended, with this cause.
-func ended(cause error, method, path string) *Error {
+// ended is the error of an operation at a gateway whose context ended, with this cause.
+func ended(cause error, method, gateway, path string) *Error {
 	kind := Canceled
 	if errors.Is(cause, context.DeadlineExceeded) {
 		kind = TimedOut
 	}
-	failure := newError(kind, method+": "+cause.Error(), path)
+	failure := newError(kind, method+" at "+gateway+": "+cause.Error(), path)
 	failure.cause = cause
 	return failure
 }
@@ -203,10 +204,11 @@ func kindOf(err error) Kind {
 }
 
 // lostError says that the connection broke. `sent`: a request may have arrived. `tls`: TLS is the
-// cause, such as a certificate that the gateway rejects.
+// cause, such as a certificate that the gateway rejects. `unanswered`: the connection had never
+// brought an answer.
 type lostError struct {
-	reason    string
-	sent, tls bool
+	reason                string
+	sent, tls, unanswered bool
 }
 
 func (e *lostError) Error() string { return e.reason }

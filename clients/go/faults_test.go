@@ -10,6 +10,8 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -176,8 +178,47 @@ func TestAFailingGatewayIsGivenUpInTime(t *testing.T) {
 				if fault == gone && !isGone || fault != gone && !errors.Is(err, os.ErrDeadlineExceeded) {
 					t.Errorf("the error is %v", err)
 				}
+				if fault == gone {
+					return
+				}
+				wanted := regexp.MustCompile(`^/\S+: \w+: no complete answer from ` + proxy.address + ` within 500 ms`)
+				if !wanted.MatchString(err.Error()) {
+					t.Errorf("the error is %v", err)
+				}
 			})
 		}
+	}
+}
+
+func TestOnlyAConnectionThatNeverAnsweredSuggestsTLS(t *testing.T) {
+	ctx, directory := context.Background(), uniquePath()
+	target := sharedGateway(t).address
+	setup := dialTest(t, target, nil)
+	writeFile(t, setup, directory+"/file", pattern(0, 0, 4<<20))
+	defer func() { _ = setup.RemoveAll(ctx, directory) }()
+	proxy := newProxy(t, target)
+	client := must[*Client](t)(Dial(ctx, proxy.address, nil))
+	defer client.Close()
+	reader := must[*Reader](t)(client.Open(ctx, directory+"/file"))
+	proxy.strike(gone)
+	_, err := io.ReadAll(reader)
+	if !errors.Is(err, Unavailable) || strings.Contains(err.Error(), "TLS") {
+		t.Errorf("in the middle of a read: %v", err)
+	}
+	listener := must[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0"))
+	defer listener.Close()
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			_ = conn.Close()
+		}
+	}()
+	_, err = Dial(ctx, listener.Addr().String(), nil)
+	if err == nil || !strings.Contains(err.Error(), "does it serve TLS only?") {
+		t.Errorf("before the first answer: %v", err)
 	}
 }
 

@@ -129,7 +129,7 @@ func callOnce[Request, Reply any](
 	err := s.once(ctx, s.deadline(ctx), func(c *connection) error {
 		return c.call(method.Name, path, request, reply)
 	})
-	return reply, s.explained(err)
+	return reply, atPath(s.explained(err), path)
 }
 
 func mutating(request any) *wire.Mutation {
@@ -199,7 +199,7 @@ func (s *session) attempt(
 				return atPath(s.explained(err), of.path)
 			}
 			if !sleep(ctx, pause) {
-				return s.interrupted(of, ended(ctx.Err(), of.method, of.path), sent)
+				return s.interrupted(of, ended(ctx.Err(), of.method, s.endpoint.uri.hostPort(), of.path), sent)
 			}
 		case !errors.As(err, &failure):
 			return err
@@ -253,8 +253,11 @@ func (s *session) explained(err error) error {
 	if lost.tls {
 		return newError(Unavailable, "TLS with "+where+": "+lost.reason, "")
 	}
-	return newError(Unavailable, "no gateway at "+where+" ("+lost.reason+
-		"); is it running, is the address right, and does it serve TLS only?", "")
+	question := "is it running, and is the address right?"
+	if lost.unanswered && s.endpoint.TLS == nil {
+		question = "is it running, is the address right, and does it serve TLS only?"
+	}
+	return newError(Unavailable, "no gateway at "+where+" ("+lost.reason+"); "+question, "")
 }
 
 // pauseAfter an attempt: half of it is random, so that the clients of one gateway don't return at
@@ -363,6 +366,9 @@ func (s *session) connect(ctx context.Context, deadline, connectBy time.Time) (*
 		err = s.attach(ctx, c, deadline)
 	}
 	if err != nil {
+		if lost := (*lostError)(nil); errors.As(err, &lost) {
+			lost.unanswered = c.lastReply.IsZero()
+		}
 		c.release()
 		c.close()
 		return nil, err
@@ -376,6 +382,7 @@ func (s *session) connection(conn net.Conn) *connection {
 		conn:     conn,
 		encoder:  wire.NewEncoder(protocol),
 		decoder:  wire.NewDecoder(protocol, conn),
+		gateway:  s.endpoint.uri.hostPort(),
 		timeout:  s.endpoint.Timeout,
 		silences: &s.silences,
 	}
@@ -414,7 +421,13 @@ func (s *session) attach(ctx context.Context, c *connection, deadline time.Time)
 			return s.open(c, &wire.OpenSessionRequest{
 				Store: s.endpoint.Store, User: s.endpoint.User, Password: s.endpoint.Password,
 			}, login+1)
-		}, func() error { return noAnswer(wire.OpenSession.Name, s.endpoint.Timeout) })
+		}, func(cause error) error {
+			gateway := s.endpoint.uri.hostPort()
+			if cause != nil {
+				return ended(cause, wire.OpenSession.Name, gateway, "")
+			}
+			return noAnswer(wire.OpenSession.Name, gateway, s.endpoint.Timeout)
+		})
 		if isOurs || err != nil {
 			return err
 		}
@@ -523,9 +536,9 @@ type loginAttempt struct {
 }
 
 // run logs in, or waits for the goroutine that does so already, and returns its error. It returns
-// `late` if that takes too long.
+// `late` of the cause if ctx ends before, and of nil if it takes too long.
 func (t *loginInTurn) run(
-	ctx context.Context, deadline time.Time, login func() error, late func() error,
+	ctx context.Context, deadline time.Time, login func() error, late func(cause error) error,
 ) error {
 	t.mu.Lock()
 	theirs := t.current
@@ -544,14 +557,14 @@ func (t *loginInTurn) run(
 	return ours.err
 }
 
-func (a *loginAttempt) follow(ctx context.Context, deadline time.Time, late func() error) error {
+func (a *loginAttempt) follow(ctx context.Context, deadline time.Time, late func(cause error) error) error {
 	timer := time.NewTimer(time.Until(deadline))
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-		return ended(ctx.Err(), wire.OpenSession.Name, "")
+		return late(ctx.Err())
 	case <-timer.C:
-		return late()
+		return late(nil)
 	case <-a.over:
 	}
 	// Copies, since callers name their own paths in it.

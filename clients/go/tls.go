@@ -62,7 +62,7 @@ func handshake(ctx, limited context.Context, plain net.Conn, endpoint *endpoint)
 		return nil, newError(Unauthenticated, where+refusal, "")
 	}
 	if ctx.Err() != nil {
-		return nil, ended(ctx.Err(), "connect", "")
+		return nil, ended(ctx.Err(), "connect", endpoint.uri.hostPort(), "")
 	}
 	if limited.Err() != nil {
 		return nil, newError(TimedOut, where+"no answer; does it speak TLS on this port?", "")

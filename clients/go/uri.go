@@ -47,6 +47,10 @@ func ParseURI(text string) (URI, error) {
 		names[0] = names[0][1:]
 		if !strings.HasPrefix(names[0], "@") {
 			uri.Store = names[0]
+			if uri.Store == "" {
+				return URI{}, wrongURI(fmt.Sprintf(
+					"%q: a store's name follows the @, as in /@lab; a directory called @ is /@@", text))
+			}
 			if err := checkName(uri.Store, text); err != nil {
 				return URI{}, err
 			}
@@ -111,9 +115,9 @@ func parseAuthority(authority string) (URI, error) {
 }
 
 func checkName(name, text string) error {
-	if name == "" || name == "." || name == ".." || len(name) > maxNameBytes ||
+	if name == "." || name == ".." || len(name) > maxNameBytes ||
 		strings.ContainsRune(name, 0) {
-		return wrongURI(fmt.Sprintf("%q has a name that is empty, . or .., holds a NUL byte, or is "+
+		return wrongURI(fmt.Sprintf("%q has a name that is . or .., holds a NUL byte, or is "+
 			"longer than %d bytes", text, maxNameBytes))
 	}
 	return nil

@@ -25,8 +25,8 @@ using apache::thrift::TApplicationException;
 Connection::Connection(const Endpoint& endpoint, Deadline connect_by, std::atomic<int>& silences)
     : transport_(std::make_shared<Transport>(Socket::connect(endpoint, connect_by),
                                              is_framed(endpoint.options.wire))),
-      client_(protocol_of(endpoint.options.wire, transport_)), timeout_(endpoint.options.timeout),
-      silences_(silences), process_(getpid()) {}
+      client_(protocol_of(endpoint.options.wire, transport_)), gateway_(endpoint.address()),
+      timeout_(endpoint.options.timeout), silences_(silences), process_(getpid()) {}
 
 bool Connection::is_fresh() const {
     return std::chrono::steady_clock::now() - last_reply_ < fresh;
@@ -62,7 +62,7 @@ void Connection::exchange(const char* method, const Step& step) {
         broken_ = was_broken;
     } catch (const Silence&) {
         ++silences_;
-        raise_no_answer(method, timeout_);
+        raise_no_answer(method, gateway_, timeout_);
     } catch (const apache::thrift::TException& error) {
         // The bytes aren't a message of the protocol.
         throw ConnectionLost(error.what(), true);

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <string>
 #include <string_view>
 
 #include "endpoint.hpp"
@@ -54,6 +55,8 @@ public:
     }
 
     bool leads_to_this_machine() { return transport_->socket().leads_to_this_machine(); }
+    /// Whether no reply has come over it.
+    bool never_answered() const { return last_reply_ == std::chrono::steady_clock::time_point(); }
     /// Whether its last reply arrived a moment ago.
     bool is_fresh() const;
     /// Whether the gateway closed it since the last reply, as it does at a restart. If this is
@@ -78,6 +81,7 @@ private:
 
     std::shared_ptr<Transport> transport_;
     wire::DfsV2Client client_;
+    const std::string gateway_; // its address, for messages
     const std::chrono::milliseconds timeout_;
     std::atomic<int>& silences_;
     const pid_t process_;

@@ -41,4 +41,8 @@ Endpoint::Endpoint(std::string_view address, const Options& options) : options(o
     }
 }
 
+std::string Endpoint::address() const {
+    return (host.find(':') == host.npos ? host : "[" + host + "]") + ":" + port;
+}
+
 } // namespace strait::detail

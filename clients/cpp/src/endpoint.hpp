@@ -12,6 +12,9 @@ struct Endpoint {
     /// Parses `strait://host:port/`, maybe with `@store`, or `host:port`; throws InvalidArgument.
     Endpoint(std::string_view address, const Options& options);
 
+    /// Host and port, for messages.
+    std::string address() const;
+
     std::string host, port;
     Options options;
 };

@@ -86,10 +86,17 @@ void raise_reported(int code, const std::string& kind_name, const std::string& m
                        std::string(path), retry_safe.value_or(false)}));
 }
 
-void raise_no_answer(const char* method, std::chrono::milliseconds timeout) {
+void raise_no_answer(const char* method, const std::string& gateway,
+                     std::chrono::milliseconds timeout) {
     raise(ErrorKind::TimedOut,
-          std::string(method) + ": no complete answer within " + std::to_string(timeout.count()) +
+          std::string(method) + ": no complete answer from " + gateway + " within " +
+              std::to_string(timeout.count()) +
               " ms; the gateway may be overloaded or gone: look at it, or allow a longer timeout");
+}
+
+void raise_at(const Error& error, std::string_view path) {
+    raise(error.kind(), error.message(), error.path().empty() ? path : error.path(),
+          error.retry_safe());
 }
 
 } // namespace detail

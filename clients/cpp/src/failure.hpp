@@ -20,17 +20,21 @@ namespace strait::detail {
                                  std::string_view path, std::optional<bool> retry_safe);
 
 /// Throws the error of a request without a complete answer in time.
-[[noreturn]] void raise_no_answer(const char* method, std::chrono::milliseconds timeout);
+[[noreturn]] void raise_no_answer(const char* method, const std::string& gateway,
+                                  std::chrono::milliseconds timeout);
+
+/// Throws the error, with this path if it has none.
+[[noreturn]] void raise_at(const Error& error, std::string_view path);
 
 /// The connection broke. `sent`: a request may have arrived. `tls`: TLS is the cause, such as a
-/// certificate that the gateway rejects.
+/// certificate that the gateway rejects. `unanswered`: it had never brought an answer.
 struct ConnectionLost : std::exception {
-    ConnectionLost(std::string reason, bool sent, bool tls = false)
-        : reason(std::move(reason)), sent(sent), tls(tls) {}
+    ConnectionLost(std::string reason, bool sent, bool tls = false, bool unanswered = false)
+        : reason(std::move(reason)), sent(sent), tls(tls), unanswered(unanswered) {}
     const char* what() const noexcept override { return reason.c_str(); }
 
     std::string reason;
-    bool sent, tls;
+    bool sent, tls, unanswered;
 };
 
 /// The time limit passed without receiving, or without being able to send.

@@ -119,9 +119,9 @@ std::size_t Reader::Impl::read_at(std::int64_t offset, char* into, std::size_t s
                 filled += count;
             }
         } catch (const ConnectionLost&) {
-        } catch (const TimedOut&) {
+        } catch (const TimedOut& error) {
             if (!range || range->connection()->is_broken()) {
-                throw; // the time is over for another try too
+                raise_at(error, path_); // the time is over for another try too
             }
         } catch (const Error&) {
             // Here and above: single requests, with retries, continue or report the error.
@@ -158,11 +158,11 @@ std::size_t Reader::Impl::read_ahead(char* into, std::size_t size, Deadline dead
         }
         count = ahead_->read(into, size, deadline);
     } catch (const ConnectionLost&) {
-    } catch (const TimedOut&) {
+    } catch (const TimedOut& error) {
         const bool is_over = !ahead_ || ahead_->is_broken();
         ahead_.reset();
         if (is_over) {
-            throw; // for another try too
+            raise_at(error, path_); // for another try too
         }
     } catch (const Error&) {
         // Here and above: a single request, with its retries, tries again or reports the error.

@@ -191,7 +191,7 @@ std::unique_ptr<Connection> Session::connect(Deadline deadline,
         attach(*connection, deadline);
     } catch (const ConnectionLost& lost) {
         // The caller's own request wasn't sent yet.
-        throw ConnectionLost(lost.reason, false, lost.tls);
+        throw ConnectionLost(lost.reason, false, lost.tls, connection->never_answered());
     }
     return connection;
 }
@@ -228,7 +228,8 @@ void Session::attach(Connection& connection, Deadline deadline) {
                 }
             });
         } catch (const Silence&) {
-            raise_no_answer(Method<wire::OpenSessionRequest>::name, endpoint_.options.timeout);
+            raise_no_answer(Method<wire::OpenSessionRequest>::name, endpoint_.address(),
+                            endpoint_.options.timeout);
         }
         if (is_ours) {
             return;
@@ -293,11 +294,13 @@ void Session::open(Connection& connection, wire::OpenSessionRequest& request, un
 }
 
 void Session::unavailable(const ConnectionLost& lost) const {
-    const std::string where = endpoint_.host + ":" + endpoint_.port;
-    constexpr auto advice = "is it running, is the address right, and does it serve TLS only?";
-    raise(ErrorKind::Unavailable, lost.tls
-                                      ? "TLS with " + where + ": " + lost.reason
-                                      : "no gateway at " + where + " (" + lost.reason + "); " + advice);
+    const std::string where = endpoint_.address();
+    const auto advice = lost.unanswered && !endpoint_.options.tls
+                            ? "is it running, is the address right, and does it serve TLS only?"
+                            : "is it running, and is the address right?";
+    raise(ErrorKind::Unavailable,
+          lost.tls ? "TLS with " + where + ": " + lost.reason
+                   : "no gateway at " + where + " (" + lost.reason + "); " + advice);
 }
 
 // -- The session

@@ -77,6 +77,8 @@ public:
             return borrow(this->deadline())->call(request, path);
         } catch (const ConnectionLost& lost) {
             unavailable(lost);
+        } catch (const TimedOut& error) {
+            raise_at(error, path);
         }
     }
 

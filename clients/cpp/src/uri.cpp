@@ -67,9 +67,9 @@ std::vector<std::string> names_of(std::string_view path) {
 }
 
 void check_name(const std::string& name, std::string_view text) {
-    if (name.empty() || name == "." || name == ".." || name.size() > max_name_bytes ||
+    if (name == "." || name == ".." || name.size() > max_name_bytes ||
         name.find('\0') != name.npos) {
-        wrong(std::string(text) + " has a name that is empty, . or .., holds a NUL byte, or is " +
+        wrong(std::string(text) + " has a name that is . or .., holds a NUL byte, or is " +
               "longer than " + std::to_string(max_name_bytes) + " bytes");
     }
 }
@@ -92,6 +92,10 @@ Uri Uri::parse(std::string_view text) {
         names.front().erase(0, 1);
         if (names.front().empty() || names.front().front() != '@') {
             uri.store = names.front();
+            if (uri.store.empty()) {
+                wrong(std::string(text) + ": a store's name follows the @, as in /@lab; a " +
+                      "directory called @ is /@@");
+            }
             check_name(uri.store, text);
             names.erase(names.begin());
         }

@@ -158,6 +158,15 @@ strait::ErrorKind struck(const State& state, Fault fault) {
         FAIL("no error");
     } catch (const strait::Error& error) {
         kind = error.kind();
+        const std::string text = error.what();
+        if (fault == Fault::gone) {
+            CHECK(text.find("TLS") == text.npos); // the gateway had answered
+        } else {
+            const std::string from = std::string(proxy.address()) + " within 500 ms";
+            INFO(text);
+            CHECK(text.find(": no complete answer from " + from) != text.npos);
+            CHECK(text.find('/') == 0); // a path
+        }
         if (kind == strait::ErrorKind::TimedOut && std::string_view(state.name) == "append") {
             CHECK_FALSE(error.retry_safe()); // another append would double its bytes
         }
@@ -194,10 +203,16 @@ TEST_CASE("a login without an answer is given up in time") {
         proxy.strike(fault);
         const auto began = Clock::now();
         CHECK_THROWS_WITH_AS(strait::Client(proxy.address(), impatient()),
-                             doctest::Contains("no complete answer within 500 ms"),
+                             doctest::Contains((proxy.address() + " within 500 ms").c_str()),
                              strait::TimedOut);
         CHECK(Clock::now() - began < limit);
     }
+}
+
+TEST_CASE("a connection that closes before its first answer suggests TLS") {
+    const Answering closing(std::string(2, '\0')); // less than a frame's header
+    CHECK_THROWS_WITH_AS(strait::Client(closing.address(), impatient()),
+                         doctest::Contains("does it serve TLS only?"), strait::Unavailable);
 }
 
 TEST_CASE("a gateway that takes no connection is given up in time") {

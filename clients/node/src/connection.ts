@@ -34,11 +34,11 @@ export function atDeadline(deadline: number, work: () => void): () => void {
   return () => clearTimeout(timer);
 }
 
-export function noAnswer(operation: string, timeoutMs: number, path?: string): StraitError {
+export function noAnswer(operation: string, gateway: string, timeoutMs: number, path?: string): StraitError {
   return new StraitError(
     "TimedOut",
-    `${operation}: no complete answer within ${timeoutMs / 1000} s; the gateway may be overloaded ` +
-      "or gone: look at it, or allow a longer timeout",
+    `${operation}: no complete answer from ${gateway} within ${timeoutMs / 1000} s; the gateway may be ` +
+      "overloaded or gone: look at it, or allow a longer timeout",
     path,
   );
 }
@@ -60,6 +60,7 @@ export class Connection {
   constructor(
     private readonly socket: net.Socket,
     wire: Wire,
+    private readonly gateway: string,
     private readonly timeoutMs: number,
     private readonly silences: Silences,
   ) {
@@ -84,6 +85,11 @@ export class Connection {
   get isLocal(): boolean {
     const address = this.socket.remoteAddress ?? "";
     return address === "::1" || /^(::ffff:)?127\./.test(address);
+  }
+
+  /** Whether a reply has come over it. */
+  get hasAnswered(): boolean {
+    return this.lastReply !== 0;
   }
 
   isFresh(): boolean {
@@ -115,7 +121,7 @@ export class Connection {
     return new Promise((resolve, reject) => {
       const stop = atDeadline(deadline, () => {
         this.silences.count++;
-        this.lose(noAnswer(method.name, this.timeoutMs, path));
+        this.lose(noAnswer(method.name, this.gateway, this.timeoutMs, path));
       });
       this.waiting.push({
         number,

@@ -65,12 +65,13 @@ export class StraitError extends Error {
   }
 }
 
-/** The connection broke; `sent` says whether a request may have arrived. */
+/** The connection broke; `sent` says whether a request may have arrived, `unanswered` whether no reply ever came. */
 export class LostError extends Error {
   constructor(
     reason: string,
     readonly sent: boolean,
     readonly tls = false,
+    readonly unanswered = false,
   ) {
     super(reason);
   }

@@ -3,6 +3,7 @@
 import { randomBytes } from "node:crypto";
 import { setImmediate, setTimeout } from "node:timers/promises";
 import type { Method } from "./codec.js";
+import { addressOf } from "./uri.js";
 import { atDeadline, connect, Connection, CONNECT_TIMEOUT_MS, noAnswer, now } from "./connection.js";
 import type { Silences, TlsOptions, Wire } from "./connection.js";
 import { isKind, LostError, StraitError } from "./errors.js";
@@ -71,7 +72,11 @@ export class Session {
   private calls = 0;
   private readonly queue: (() => void)[] = []; // calls that wait for their turn
 
+  /** The gateway's, for messages. */
+  private readonly address: string;
+
   private constructor(readonly endpoint: Endpoint) {
+    this.address = addressOf(endpoint.host, endpoint.port);
     this.token = endpoint.token;
   }
 
@@ -163,7 +168,7 @@ export class Session {
       };
       const stop = atDeadline(deadline, () => {
         this.queue.splice(this.queue.indexOf(begin), 1);
-        reject(noAnswer(operation, this.endpoint.timeoutMs));
+        reject(noAnswer(operation, this.address, this.endpoint.timeoutMs));
       });
       this.queue.push(begin);
     });
@@ -284,7 +289,7 @@ export class Session {
   private async connect(deadline: number, connectBy?: number): Promise<Connection> {
     const { host, port, wire, timeoutMs, tls } = this.endpoint;
     const socket = await connect(host, port, tls, Math.min(deadline, connectBy ?? deadline));
-    const connection = new Connection(socket, wire, timeoutMs, this.silences);
+    const connection = new Connection(socket, wire, this.address, timeoutMs, this.silences);
     try {
       this.checkSecrecy(connection);
       await this.attach(connection, deadline);
@@ -292,7 +297,8 @@ export class Session {
     } catch (error) {
       connection.close();
       // The caller's own request wasn't sent yet.
-      throw error instanceof LostError ? new LostError(error.message, false, error.tls) : error;
+      if (!(error instanceof LostError)) throw error;
+      throw new LostError(error.message, false, error.tls, !connection.hasAnswered);
     }
   }
 
@@ -337,7 +343,7 @@ export class Session {
 
   private otherLogin(login: Promise<void>, deadline: number): Promise<void> {
     return new Promise((resolve, reject) => {
-      const stop = atDeadline(deadline, () => reject(noAnswer("openSession", this.endpoint.timeoutMs)));
+      const stop = atDeadline(deadline, () => reject(noAnswer("openSession", this.address, this.endpoint.timeoutMs)));
       login.then(resolve, reject).finally(stop);
     });
   }
@@ -363,13 +369,12 @@ export class Session {
   /** A lost connection as the caller's error. */
   explained(error: unknown): unknown {
     if (!(error instanceof LostError)) return error;
-    const { host, port } = this.endpoint;
-    if (error.tls) return new StraitError("Unavailable", `TLS with ${host}:${port}: ${error.message}`);
-    return new StraitError(
-      "Unavailable",
-      `no gateway at ${host}:${port} (${error.message}); ` +
-        "is it running, is the address right, and does it serve TLS only?",
-    );
+    if (error.tls) return new StraitError("Unavailable", `TLS with ${this.address}: ${error.message}`);
+    const question =
+      error.unanswered && this.endpoint.tls === undefined
+        ? "is it running, is the address right, and does it serve TLS only?"
+        : "is it running, and is the address right?";
+    return new StraitError("Unavailable", `no gateway at ${this.address} (${error.message}); ${question}`);
   }
 
   /** Ends the session, unless its token was given; close its files first. */

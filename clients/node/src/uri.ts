@@ -32,6 +32,9 @@ export function parseUri(text: string): StraitUri {
   let store: string | undefined;
   if (names[0]?.startsWith("@@")) names[0] = names[0].slice(1);
   else if (names[0]?.startsWith("@")) store = names.shift()?.slice(1);
+  if (store === "") {
+    throw wrong(`"${text}": a store's name follows the @, as in /@lab; a directory called @ is /@@`);
+  }
   for (const name of store === undefined ? names : [store, ...names]) checkName(name, text);
   return { host, port, store, path: `/${names.join("/")}` };
 }
@@ -43,6 +46,11 @@ export function parseAddress(address: string): StraitUri {
     throw wrong(`an address ends with the gateway or its store, and has no path: ${address}`);
   }
   return uri;
+}
+
+/** Host and port, for messages. */
+export function addressOf(host: string, port: number): string {
+  return `${host.includes(":") ? `[${host}]` : host}:${port}`;
 }
 
 function hostAndPort(authority: string): { host: string; port: number } {
@@ -59,9 +67,9 @@ function hostAndPort(authority: string): { host: string; port: number } {
 
 function checkName(name: string, text: string): void {
   const isTooLong = Buffer.byteLength(name) > MAX_NAME_BYTES;
-  if (name === "" || name === "." || name === ".." || name.includes("\0") || isTooLong) {
+  if (name === "." || name === ".." || name.includes("\0") || isTooLong) {
     throw wrong(
-      `"${text}" has a name that is empty, . or .., holds a NUL byte, ` +
+      `"${text}" has a name that is . or .., holds a NUL byte, ` +
         `or is longer than ${MAX_NAME_BYTES} bytes`,
     );
   }

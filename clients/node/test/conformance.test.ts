@@ -46,13 +46,14 @@ for (const [name, store] of Object.entries(stores())) {
 }
 
 test("URIs have the parts that the cases say", () => {
-  for (const { uri, error, ...parts } of uris) {
+  for (const { uri, error, says, ...parts } of uris) {
     if (error === undefined) {
       assert.deepEqual({ ...parseUri(uri) }, { ...parts, store: parts.store ?? undefined }, uri);
     } else {
       assert.throws(() => parseUri(uri), (failure) => {
         assert.ok(failure instanceof StraitError);
         assert.ok(!failure.message.replace("user and password", "").includes("password"), failure.message);
+        assert.ok(failure.message.includes((says as string | undefined) ?? ""), failure.message);
         return failure.kind === error;
       }, uri);
     }

@@ -125,6 +125,9 @@ describe("a gateway behind a faulty network", () => {
     await assert.rejects(hasty.stat("/silent"), (error: unknown) => {
       assert.ok(of("TimedOut")(error), String(error));
       assert.equal((error as StraitError).path, "/silent");
+      const address = proxy.address.replace("strait://", "").replace(/\/$/, "");
+      const wanted = `/silent: getFileInfo: no complete answer from ${address} within 0.4 s`;
+      assert.ok((error as StraitError).message.includes(wanted), String(error));
       return (error as StraitError).retrySafe;
     });
     await assert.rejects(hasty.remove("/silent"), (error: unknown) => of("TimedOut")(error) && !(error as StraitError).retrySafe);
@@ -132,6 +135,24 @@ describe("a gateway behind a faulty network", () => {
     proxy.stallAfter = Infinity;
     assert.equal(await hasty.exists("/silent"), false, "the next request begins anew");
     await hasty.close();
+  });
+
+  test("only a connection that closes before its first answer suggests TLS", async () => {
+    const server = net.createServer((socket) => socket.destroy()).listen(0, "127.0.0.1");
+    await once(server, "listening");
+    const { port } = server.address() as net.AddressInfo;
+    await assert.rejects(connect(`127.0.0.1:${port}`), /does it serve TLS only\?/);
+    server.close();
+    await client.writeFile("/amid", pattern(5, 0, 3_000_000));
+    const own = await Proxy.to(Number(gateway.address.split(":")[1]));
+    const other = await connect(own.address);
+    const file = await other.open("/amid");
+    await own.close();
+    await assert.rejects(file.readAll(), (error: unknown) => {
+      assert.ok(of("Unavailable")(error), String(error));
+      return !(error as StraitError).message.includes("TLS");
+    });
+    await other.close();
   });
 
   test("an append without an answer is none to repeat, and ends its file", async () => {

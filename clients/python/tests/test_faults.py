@@ -1,6 +1,7 @@
 """A client fails within its stated time, in whatever state its gateway falls silent or goes."""
 
 import contextlib
+import socket
 import threading
 import time
 
@@ -146,7 +147,9 @@ STATES = [
 def test_a_gateway_that_doesnt_answer_wholly_is_given_up_in_time(proxy, fault, state):
     with within_the_limit(), pytest.raises(strait.TimedOut) as caught, connected(proxy) as client:
         state(client, lambda: proxy.strike(fault))
-    assert f"within {TIMEOUT_S} s" in str(caught.value)
+    message = str(caught.value)
+    assert f": no complete answer from 127.0.0.1:{proxy.port} within {TIMEOUT_S} s" in message
+    assert caught.value.filename is not None and caught.value.filename in message
 
 
 @pytest.mark.parametrize("state", STATES, ids=lambda state: state.__name__)
@@ -158,6 +161,28 @@ def test_a_gateway_that_is_gone_is_noticed_in_time(proxy, state):
         connected(proxy, 6 * TIMEOUT_S) as client,
     ):
         state(client, lambda: proxy.strike("gone"))
+
+
+def test_only_a_connection_that_never_answered_suggests_tls(proxy):
+    with connected(proxy, 6 * TIMEOUT_S) as client, client.open("/file", "rb", buffering=0) as file:
+        proxy.strike("gone")
+        with pytest.raises(strait.Unavailable) as caught:
+            file.readall()
+    assert "TLS" not in str(caught.value)
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def close_each():
+        with contextlib.suppress(OSError):
+            while True:
+                listener.accept()[0].close()
+
+    thread = threading.Thread(target=close_each)
+    thread.start()
+    with pytest.raises(strait.Unavailable, match="does it serve TLS only"):
+        strait.connect(f"127.0.0.1:{listener.getsockname()[1]}")
+    listener.shutdown(socket.SHUT_RDWR)
+    listener.close()
+    thread.join()
 
 
 @pytest.mark.parametrize("fault", ["silent", "half", "stutter"])

@@ -17,6 +17,7 @@ def test_a_uri_has_the_parts_that_every_client_finds(case):
         with pytest.raises(strait.StraitError) as caught:
             strait.Uri.parse(case["uri"])
         assert caught.value.kind == case["error"]
+        assert case.get("says", "") in str(caught.value)
         assert "password" not in str(caught.value).replace("user and password", "")
     else:
         uri = strait.Uri.parse(case["uri"])

@@ -35,6 +35,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
+use tokio_rustls::rustls;
 use tokio_rustls::rustls::pki_types::CertificateDer;
 
 /// Once a client has sent its last byte, each answer has this long to be ready. Programs that shut
@@ -93,7 +94,8 @@ async fn accept(
         Some((tls, acceptor)) => {
             let turns = shared.handshakes.holder(&Key::Origin(peer.origin()));
             let handshake = processor::in_turns(turns, acceptor.accept(stream));
-            let stream = tokio::time::timeout(shared.limits.stall, handshake).await??;
+            let shaken = tokio::time::timeout(shared.limits.stall, handshake).await?;
+            let stream = shaken.inspect_err(|error| tell_refused_certificate(peer, error))?;
             let peer = Peer { encrypted: true, ..peer };
             if !tls.asks_for_certificates() {
                 let (from, to) = Encrypted::split(stream);
@@ -136,6 +138,19 @@ fn refused_clear_text(peer: Peer) -> io::Error {
         tracing::warn!(peer = %peer.address, left_out, "connection refused: {why}");
     }
     io::Error::new(io::ErrorKind::PermissionDenied, why)
+}
+
+/// Tells the operator why a client's certificate was refused; a handshake fails for many other
+/// reasons, which say nothing of the gateway's authorities and lists.
+fn tell_refused_certificate(peer: Peer, error: &io::Error) {
+    static REFUSED: Seldom = Seldom::new();
+    let Some(error) = error.get_ref().and_then(|error| error.downcast_ref::<rustls::Error>()) else { return };
+    let is_about_it =
+        matches!(error, rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented);
+    if let Some(left_out) = is_about_it.then(|| REFUSED.may_write()).flatten() {
+        let why = error.to_string();
+        tracing::warn!(peer = %peer.address, why, left_out, "a client's certificate was refused");
+    }
 }
 
 /// Disables pacing if both ends have the same address.

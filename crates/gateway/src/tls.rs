@@ -45,6 +45,8 @@ struct Current {
     acceptor: TlsAcceptor,
     verifier: Option<Arc<dyn ClientCertVerifier>>,
     certificate: CertificateFacts,
+    /// Earliest end of the revocation lists.
+    lists_end: Option<SystemTime>,
     modified: Vec<Option<SystemTime>>,
 }
 
@@ -109,6 +111,12 @@ impl Tls {
         self.lock().certificate.clone()
     }
 
+    /// The time when the first of the revocation lists should have been replaced; none without lists
+    /// that name one. A list stays in force after it.
+    pub fn lists_end(&self) -> Option<SystemTime> {
+        self.lock().lists_end
+    }
+
     /// Returns once a client's certificate is no longer valid: it is revoked, or its authority is
     /// no longer trusted.
     pub async fn distrusted(&self, chain: &[CertificateDer<'_>]) {
@@ -163,6 +171,7 @@ fn read(files: &TlsFiles) -> Result<Current, Problem> {
     let versions = ServerConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
         .map_err(|e| format!("TLS: {e}"))?;
+    let mut lists_end = None;
     let verifier = match &files.client_ca {
         None => None,
         Some(path) => {
@@ -171,6 +180,7 @@ fn read(files: &TlsFiles) -> Result<Current, Problem> {
                 roots.add(root).map_err(|e| format!("--tls-client-ca {}: {e}", path.display()))?;
             }
             let lists = files.client_crl.as_deref().map(revocations).transpose()?.unwrap_or_default();
+            lists_end = lists.iter().filter_map(|list| next_update(list)).min();
             let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
                 .with_crls(lists)
                 .only_check_end_entity_revocation()
@@ -194,16 +204,25 @@ fn read(files: &TlsFiles) -> Result<Current, Problem> {
             e => format!("TLS certificate {certificate} with key {shown}: {e}"),
         }
     })?;
-    Ok(Current { acceptor: TlsAcceptor::from(Arc::new(config)), verifier, certificate, modified })
+    Ok(Current { acceptor: TlsAcceptor::from(Arc::new(config)), verifier, certificate, lists_end, modified })
 }
 
 fn facts(chain: &[CertificateDer<'_>]) -> Option<CertificateFacts> {
     let (_, certificate) = x509_parser::parse_x509_certificate(chain.first()?).ok()?;
-    let time = |at: ASN1Time| UNIX_EPOCH + Duration::from_secs(u64::try_from(at.timestamp()).unwrap_or(0));
     let validity = certificate.validity();
     let names = certificate.subject_alternative_name().ok().flatten();
     let names = names.iter().flat_map(|names| &names.value.general_names).filter_map(name).collect();
     Some(CertificateFacts { names, begins: time(validity.not_before), expires: time(validity.not_after) })
+}
+
+fn time(at: ASN1Time) -> SystemTime {
+    UNIX_EPOCH + Duration::from_secs(u64::try_from(at.timestamp()).unwrap_or(0))
+}
+
+/// The time when a list's authority wants to have replaced it.
+fn next_update(list: &[u8]) -> Option<SystemTime> {
+    let (_, list) = x509_parser::parse_x509_crl(list).ok()?;
+    list.next_update().map(time)
 }
 
 /// A name of a server in a certificate.

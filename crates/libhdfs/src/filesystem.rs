@@ -51,7 +51,7 @@ impl Connection {
         }
         let uri = StoreUri::parse(&target.uri(&config)?)?;
         let uri = uri.at(StorePath::root());
-        let mut options = OpenOptions::from_environment(target.user.as_deref());
+        let mut options = OpenOptions::from_environment(target.user.as_deref())?;
         if let Some(store) = &options.strait.store {
             // A store in the URI precedes the environment's.
             options.strait.store = uri.gateway_store().is_none().then(|| store.clone());

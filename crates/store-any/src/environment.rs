@@ -14,19 +14,25 @@ use strait_store_kadoop::Login;
 /// Longest line read, in bytes: a gateway accepts no longer password.
 const MAX_LINE_BYTES: u64 = 1_024;
 /// Values of a switch that mean no.
-const OFF: [&str; 5] = ["", "0", "false", "no", "off"];
+const OFF: [&str; 4] = ["0", "false", "no", "off"];
+/// Values of a switch that mean yes.
+const ON: [&str; 4] = ["1", "true", "yes", "on"];
+/// A day: longer than any program waits for a gateway.
+const MAX_TIMEOUT_SECONDS: u64 = 86_400;
 
 impl OpenOptions {
     /// By `STRAIT_USER` (or `user`, if there is one), `STRAIT_PASSWORD`, `STRAIT_PASSWORD_FILE`,
     /// `STRAIT_GATEWAY_STORE`, `STRAIT_TIMEOUT`, `STRAIT_TLS`, `STRAIT_TLS_CA`,
     /// `STRAIT_CLIENT_CERT`, `STRAIT_CLIENT_KEY` and `STRAIT_KADOOP_KEY`, which mean the same as
-    /// for the command.
-    #[must_use]
-    pub fn from_environment(user: Option<&str>) -> Self {
+    /// for the command. An empty variable counts as unset.
+    ///
+    /// # Errors
+    /// `InvalidArgument`, naming the variable with a wrong value.
+    pub fn from_environment(user: Option<&str>) -> Result<Self> {
         let user = user.map(str::to_owned).or_else(|| text("STRAIT_USER"));
         let (ca, identity) =
             (path("STRAIT_TLS_CA"), path("STRAIT_CLIENT_CERT").zip(path("STRAIT_CLIENT_KEY")));
-        let switch = text("STRAIT_TLS").is_some_and(|on| !OFF.contains(&on.to_ascii_lowercase().as_str()));
+        let switch = text("STRAIT_TLS").map(|on| switch("STRAIT_TLS", &on)).transpose()?.unwrap_or(false);
         let mut options = Self::default();
         options.kadoop.key_file = path("STRAIT_KADOOP_KEY");
         options.kadoop.login = user.clone().map(|user| Login {
@@ -39,10 +45,10 @@ impl OpenOptions {
             user.is_some().then(|| -> PasswordSource { Arc::new(|| password().map(Secret)) });
         options.strait.user = user;
         options.strait.store = text("STRAIT_GATEWAY_STORE");
-        options.strait.timeout = text("STRAIT_TIMEOUT").and_then(|s| s.parse().ok()).map(Duration::from_secs);
+        options.strait.timeout = text("STRAIT_TIMEOUT").map(|s| timeout("STRAIT_TIMEOUT", &s)).transpose()?;
         options.strait.tls =
             (switch || ca.is_some() || identity.is_some()).then_some(TlsOptions { ca, identity });
-        options
+        Ok(options)
     }
 }
 
@@ -54,9 +60,28 @@ fn path(name: &str) -> Option<PathBuf> {
     env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
 }
 
+fn switch(name: &str, value: &str) -> Result<bool> {
+    match value.to_ascii_lowercase().as_str() {
+        word if ON.contains(&word) => Ok(true),
+        word if OFF.contains(&word) => Ok(false),
+        _ => wrong(name, value, "give 1, true or yes, or else 0, false or no"),
+    }
+}
+
+fn timeout(name: &str, value: &str) -> Result<Duration> {
+    match value.parse() {
+        Ok(seconds @ 1..=MAX_TIMEOUT_SECONDS) => Ok(Duration::from_secs(seconds)),
+        _ => wrong(name, value, "give whole seconds, from 1 to 86400"),
+    }
+}
+
+fn wrong<T>(name: &str, value: &str, why: &str) -> Result<T> {
+    fail(ErrorKind::InvalidArgument, format!("the variable {name} has the invalid value '{value}': {why}"))
+}
+
 /// STRAIT_PASSWORD, or the first line of the file that STRAIT_PASSWORD_FILE names.
 fn password() -> Result<String> {
-    if let Ok(password) = env::var("STRAIT_PASSWORD") {
+    if let Some(password) = text("STRAIT_PASSWORD") {
         return Ok(password);
     }
     let Some(file) = path("STRAIT_PASSWORD_FILE") else {
@@ -67,4 +92,21 @@ fn password() -> Result<String> {
     let mut start = BufReader::new(File::open(&file).map_err(failed)?.take(MAX_LINE_BYTES));
     start.read_line(&mut line).map_err(failed)?;
     Ok(line.trim_end_matches(['\n', '\r']).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_value_is_reported_by_its_variables_name() {
+        assert_eq!(timeout("STRAIT_TIMEOUT", "5").unwrap(), Duration::from_secs(5));
+        assert!(switch("STRAIT_TLS", "YES").unwrap() && !switch("STRAIT_TLS", "off").unwrap());
+        let wrong = ["soon", "0", "-1", "86401"].map(|value| timeout("STRAIT_TIMEOUT", value).unwrap_err());
+        for error in wrong {
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+            assert!(error.to_string().contains("the variable STRAIT_TIMEOUT"), "{error}");
+        }
+        assert!(switch("STRAIT_TLS", "maybe").unwrap_err().to_string().contains("the variable STRAIT_TLS"));
+    }
 }

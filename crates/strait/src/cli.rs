@@ -2,6 +2,7 @@
 //! command reads.
 
 mod ckpt;
+mod environment;
 mod foreign;
 mod kadoop;
 mod mount;
@@ -111,7 +112,7 @@ impl Cli {
     /// # Errors
     /// The mistake in the command line.
     pub fn read(as_failure: bool) -> Result<Self, Failure> {
-        let mut command = help::arranged(Self::command());
+        let mut command = help::arranged(environment::without_empty(Self::command()));
         let arguments: Vec<_> = std::env::args_os().collect();
         let arguments = match by_mount(&arguments) {
             Some(translated) => translated.map_err(Failure::usage)?,
@@ -140,6 +141,7 @@ impl Cli {
                 None => Ok(cli),
             }
         });
+        let parsed = parsed.map_err(|error| environment::naming_the_variable(error, &mut command));
         parsed.map_err(|error| match as_failure && error.use_stderr() {
             true => Failure::usage(error.to_string().trim_end().to_owned()),
             false => error.exit(), // with 2, if something is wrong

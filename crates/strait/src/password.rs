@@ -39,7 +39,12 @@ impl PasswordSource {
 
 /// Whether a password is available without asking a person.
 pub fn is_given(file: Option<&PasswordSource>) -> bool {
-    file.is_some() || std::env::var_os(VARIABLE).is_some()
+    file.is_some() || of_environment().is_some()
+}
+
+/// The variable's password; an empty variable counts as unset.
+fn of_environment() -> Option<String> {
+    std::env::var(VARIABLE).ok().filter(|password| !password.is_empty())
 }
 
 /// The password of `whose`, from the first of these: a file that the command line names,
@@ -48,7 +53,7 @@ pub fn find(file: Option<&PasswordSource>, whose: &str) -> Result<Secret> {
     if let Some(source) = file.filter(|source| source.is_explicit) {
         return read(source);
     }
-    if let Ok(password) = std::env::var(VARIABLE) {
+    if let Some(password) = of_environment() {
         return Ok(Secret(password));
     }
     if let Some(source) = file {

@@ -4,6 +4,7 @@
 mod support;
 
 use std::os::unix::fs::PermissionsExt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use support::{Gateway, Run, command, fresh};
 
@@ -33,6 +34,38 @@ fn temporary_names(dir: &std::path::Path) -> Vec<String> {
 
 fn lines(text: &str) -> Vec<serde_json::Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn a_file_that_vanishes_while_fsck_walks_is_no_fault() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = fresh(dir.path(), "data");
+    for n in 0..300 {
+        std::fs::write(data.join(format!("f{n}")), "x").unwrap();
+    }
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // As `put` leaves its temporary names: there, and then gone.
+            while !is_over.load(Ordering::Relaxed) {
+                let names: Vec<_> = (0..50).map(|n| data.join(format!(".strait-put-{n}"))).collect();
+                names.iter().for_each(|name| std::fs::write(name, "").unwrap());
+                names.iter().for_each(|name| std::fs::remove_file(name).unwrap());
+            }
+        });
+        let uri = format!("file://{}", data.display());
+        let runs: Vec<Run> = (0..5)
+            .map(|_| {
+                let mut fsck = command(dir.path());
+                fsck.args(["fsck", &uri]);
+                Run::of(fsck, b"")
+            })
+            .collect();
+        is_over.store(true, Ordering::Relaxed);
+        for run in runs {
+            assert!(run.ok().text().starts_with("healthy: "), "{run:?}");
+        }
+    });
 }
 
 #[test]

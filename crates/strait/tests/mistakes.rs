@@ -43,6 +43,52 @@ fn a_variable_that_stands_for_a_flag_is_any_word_for_yes_or_no() {
 }
 
 #[test]
+fn an_empty_variable_counts_as_unset() {
+    let gateway = Gateway::over_files();
+    let names = [
+        "USER",
+        "PASSWORD",
+        "PASSWORD_FILE",
+        "GATEWAY_STORE",
+        "STORE",
+        "TIMEOUT",
+        "TLS",
+        "TLS_CA",
+        "CLIENT_CERT",
+        "CLIENT_KEY",
+        "KADOOP_KEY",
+        "LOGINS_FD",
+        "LOG",
+    ]
+    .map(|name| format!("STRAIT_{name}"));
+    for name in &names {
+        gateway.run_with(["ls", &gateway.uri("/")], b"", &[(name, "")]).ok();
+    }
+    let run = gateway.run_with(["ls", "--user", "alice", &gateway.uri("/")], b"", &[("STRAIT_PASSWORD", "")]);
+    assert!(run.code == UNAUTHENTICATED && run.stderr.contains("no password for alice"), "{run:?}");
+}
+
+#[test]
+fn a_variables_bad_value_is_reported_by_the_variables_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let bad = [
+        ("STRAIT_TIMEOUT", "soon"),
+        ("STRAIT_TLS", "maybe"),
+        ("STRAIT_LOG", "loud"),
+        ("STRAIT_TIMEOUT", "0"),
+    ];
+    for (name, value) in bad {
+        let run = strait(dir.path(), &["ls", "file:///"], &[(name, value)]);
+        let told = format!("the variable {name} has the invalid value '{value}'");
+        assert!(run.code == USAGE && run.stderr.contains(&told), "{run:?}");
+    }
+    let run = strait(dir.path(), &["ls", "--timeout", "soon", "file:///"], &[("STRAIT_TIMEOUT", "soon")]);
+    assert!(run.code == USAGE && run.stderr.contains("--timeout"), "{run:?}");
+    let run = strait(dir.path(), &["ls", "file:///"], &[("STRAIT_CLIENT_CERT", "/a.pem")]);
+    assert!(run.code == USAGE && run.stderr.contains("STRAIT_CLIENT_CERT"), "{run:?}");
+}
+
+#[test]
 fn a_misplaced_client_flag_shows_the_usage_of_its_command() {
     let dir = tempfile::tempdir().unwrap();
     let run = strait(dir.path(), &["serve", "--user", "alice", "--store", "memory:/"], &[]);

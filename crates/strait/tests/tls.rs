@@ -3,9 +3,11 @@
 mod support;
 
 use std::path::Path;
-use strait_testkit::Authority;
+use std::time::{Duration, Instant};
+use strait_testkit::{Authority, eventually};
 use support::{Gateway, fresh};
 
+const DEADLINE: Duration = Duration::from_secs(20);
 const UNAUTHENTICATED: i32 = 16;
 const INVALID_ARGUMENT: i32 = 17;
 const UNAVAILABLE: i32 = 22;
@@ -71,6 +73,60 @@ fn a_gateway_that_asks_who_is_there_is_shown_a_certificate() {
     let mixed =
         gateway.run(["--tls-ca", "ca.pem", "--client-cert", &mine, "--client-key", &strange, "ls", &uri]);
     mixed.fails(INVALID_ARGUMENT, &format!("{strange}: it isn't the key of the certificate in {mine}"));
+}
+
+/// The same, with a list of revoked certificates of `clients`, whose next one was due yesterday.
+fn gateway_with_an_old_list(ca: &Authority, clients: &Authority) -> Gateway {
+    Gateway::start(|dir| {
+        let identity = ca.issue(dir).unwrap();
+        ca.write(dir).unwrap();
+        let theirs = fresh(dir, "clients");
+        let (path, list) = (clients.write(&theirs).unwrap(), clients.revoke_for(&theirs, &[], -1).unwrap());
+        let shown = |path: &Path| path.display().to_string();
+        let flags = [
+            ("--store", format!("file://{}", shown(&fresh(dir, "data")))),
+            ("--tls-cert", shown(&identity.certificate)),
+            ("--tls-key", shown(&identity.key)),
+            ("--tls-client-ca", shown(&path)),
+            ("--tls-client-crl", shown(&list)),
+        ];
+        flags.into_iter().flat_map(|(flag, value)| [flag.to_owned(), value]).collect()
+    })
+}
+
+#[test]
+fn an_expired_revocation_list_is_warned_of_at_the_start_and_when_it_is_read_anew() {
+    let (ca, clients) = (Authority::new().unwrap(), Authority::new().unwrap());
+    let gateway = gateway_with_an_old_list(&ca, &clients);
+    let warnings = || gateway.process.log_tail().matches("a list in --tls-client-crl EXPIRED at").count();
+    eventually("it warns at the start", DEADLINE, || warnings() == 1);
+    let theirs = gateway.dir.path().join("clients");
+    clients.revoke_for(&theirs, &[], 30).unwrap();
+    eventually("the list is read", DEADLINE, || gateway.process.log_tail().contains("read anew"));
+    clients.revoke_for(&theirs, &[], -2).unwrap();
+    eventually("it warns of the new list", DEADLINE, || warnings() == 2);
+}
+
+#[test]
+fn refused_client_certificates_are_logged_but_do_not_fill_the_log() {
+    let clients = Authority::new().unwrap();
+    let gateway = gateway(&Authority::new().unwrap(), Some(&clients));
+    let stranger = Authority::new().unwrap().issue(&fresh(gateway.dir.path(), "stranger")).unwrap();
+    let (certificate, key) = (stranger.certificate.display().to_string(), stranger.key.display().to_string());
+    let uri = gateway.uri("/");
+    let args = ["--tls-ca", "ca.pem", "--client-cert", &certificate, "--client-key", &key, "ls", &uri];
+    let began = Instant::now();
+    for _ in 0..30 {
+        gateway.run(args).fails(UNAUTHENTICATED, "client certificate");
+    }
+    let log = std::fs::read_to_string(gateway.process.log()).unwrap();
+    let told: Vec<&str> =
+        log.lines().filter(|line| line.contains("a client's certificate was refused")).collect();
+    let most = 10 * (began.elapsed().as_secs() as usize + 1); // ten a second
+    assert!(!told.is_empty() && told.len() <= most, "{log}");
+    for part in ["WARN", "peer=127.0.0.1:", "why=", "invalid peer certificate"] {
+        assert!(told[0].contains(part), "{part}: {}", told[0]);
+    }
 }
 
 #[test]

@@ -98,6 +98,14 @@ impl Authority {
     /// # Errors
     /// The library's, or the file can't be written.
     pub fn revoke(&self, dir: &Path, revoked: &[&Identity]) -> Result<PathBuf> {
+        self.revoke_for(dir, revoked, 30)
+    }
+
+    /// As [`Authority::revoke`]; the next list is due in so many days, or was due if that is negative.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn revoke_for(&self, dir: &Path, revoked: &[&Identity], days: i64) -> Result<PathBuf> {
         let now = OffsetDateTime::now_utc();
         let revoke = |identity: &&Identity| RevokedCertParams {
             serial_number: identity.serial.into(),
@@ -106,8 +114,8 @@ impl Authority {
             invalidity_date: None,
         };
         let params = CertificateRevocationListParams {
-            this_update: now,
-            next_update: now + Duration::days(30),
+            this_update: now.min(now + Duration::days(days)) - Duration::days(1),
+            next_update: now + Duration::days(days),
             crl_number: 1.into(),
             issuing_distribution_point: None,
             revoked_certs: revoked.iter().map(revoke).collect(),

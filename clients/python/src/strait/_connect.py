@@ -34,13 +34,17 @@ _REFUSALS = {
 class ConnectionLostError(Exception):
     """The connection broke.
 
-    `sent` says whether a request may have arrived, `tls` whether TLS is at fault.
+    `sent` says whether a request may have arrived, `tls` whether TLS is at fault, and `unanswered`
+    whether the connection had never brought an answer.
     """
 
-    def __init__(self, reason: object, *, sent: bool, tls: bool = False) -> None:
+    def __init__(
+        self, reason: object, *, sent: bool, tls: bool = False, unanswered: bool = False
+    ) -> None:
         super().__init__(str(reason))
         self.sent = sent
         self.tls = tls
+        self.unanswered = unanswered
 
 
 def refused_certificate(reason: object) -> errors.Unauthenticated | None:

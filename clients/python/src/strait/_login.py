@@ -24,7 +24,7 @@ class LoginInTurn:
         self._attempt: _Attempt | None = None
 
     @contextlib.contextmanager
-    def take(self, deadline: float, timeout_s: float) -> Iterator[bool]:
+    def take(self, deadline: float, gateway: str, timeout_s: float) -> Iterator[bool]:
         """Whether it is up to this thread; if not, another one has just succeeded.
 
         If the other one's attempt fails, its error is raised here too.
@@ -35,7 +35,7 @@ class LoginInTurn:
                 ours = self._attempt = _Attempt()
         if theirs is not None:
             if not theirs.over.wait(max(0.0, deadline - time.monotonic())):
-                raise errors.no_answer("openSession", timeout_s)
+                raise errors.no_answer("openSession", gateway, timeout_s)
             if theirs.failure is not None:
                 raise _again(theirs.failure)
             yield False
@@ -54,5 +54,7 @@ class LoginInTurn:
 def _again(failure: Exception) -> Exception:
     """The same failure for another thread: an exception's traceback is one thread's."""
     if isinstance(failure, ConnectionLostError):
-        return ConnectionLostError(failure, sent=False, tls=failure.tls)
+        return ConnectionLostError(
+            failure, sent=False, tls=failure.tls, unanswered=failure.unanswered
+        )
     return copy.copy(failure)

@@ -161,9 +161,10 @@ class RemoteReader(io.RawIOBase):
             if self._ahead is not None:
                 self._ahead.connection.wait_until(deadline)
             count = self._ahead.read_into(view) if self._ahead else 0
-        except errors.TimedOut:
+        except errors.TimedOut as error:
             if self._ahead is None or self._ahead.connection.broken:
                 self._stop_reading_ahead()
+                errors.at(error, self.name)
                 raise  # the time is over for another try too
             count = 0
         except (ConnectionLostError, errors.StraitError):
@@ -208,7 +209,7 @@ class RemoteReader(io.RawIOBase):
             if last is not None:
                 self._open(deadline)
             try:
-                return self._session.attempt("readRange", None, exchange, deadline)
+                return self._session.attempt("readRange", None, exchange, deadline, self.name)
             except (errors.InvalidArgument, errors.NotFound, errors.Unauthenticated) as error:
                 if offset < 0:
                     raise

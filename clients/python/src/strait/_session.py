@@ -48,6 +48,11 @@ def pause_s(attempt: int) -> float:
     return FIRST_PAUSE_S * float(1 << (attempt - 1)) * random.uniform(0.5, 1)
 
 
+def _path_of(request: Any) -> str | None:
+    """The path that a request names first."""
+    return getattr(request, "path", None) or getattr(request, "source", None)
+
+
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """Where and how to reach a gateway, and as whom; `timeout` in seconds is a request's."""
@@ -61,6 +66,12 @@ class Endpoint:
     user: str | None = None
     password: str | None = field(default=None, repr=False)
     token: str | None = field(default=None, repr=False)
+
+    @property
+    def address(self) -> str:
+        """Of the gateway, for messages."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
 
 
 class Session:
@@ -109,7 +120,11 @@ class Session:
     def call(self, method: str, request: Any, deadline: float | None = None) -> Any:
         """One request and its reply, over a fresh connection if the old one broke."""
         return self.attempt(
-            method, request, lambda connection: connection.call(method, request), deadline
+            method,
+            request,
+            lambda connection: connection.call(method, request),
+            deadline,
+            _path_of(request),
         )
 
     def call_once(self, method: str, request: Any) -> Any:
@@ -119,6 +134,9 @@ class Session:
                 return connection.call(method, request)
         except ConnectionLostError as lost:
             raise self._unavailable(lost) from lost
+        except errors.TimedOut as error:
+            errors.at(error, _path_of(request))
+            raise
 
     def mutate(self, method: str, request: Any, deadline: float | None = None) -> Any:
         """`call` for a request that changes something."""
@@ -131,8 +149,9 @@ class Session:
         request: Any,
         exchange: Callable[[Connection], T],
         deadline: float | None = None,
+        path: str | None = None,
     ) -> T:
-        """`exchange` of this request, tried again while the connection breaks.
+        """`exchange` of this request about `path`, tried again while the connection breaks.
 
         Every request may be repeated: it either changes nothing, or carries
         the id by which the gateway recognises the repetition. A `request` of None is a read.
@@ -176,6 +195,7 @@ class Session:
                     raise self._unknown(method, request, error) from error
                 if isinstance(error, errors.TimedOut):
                     error.retry_safe = not hasattr(request, "request_id")
+                    errors.at(error, path)
                 raise
         assert last is not None, "a second Unauthenticated is raised"
         self._silences.count += 1
@@ -188,7 +208,7 @@ class Session:
         """The error of a change that was sent, if no gateway can be asked about it."""
         return errors.OutcomeUnknown(
             f"{method}: the connection broke, and no gateway tells whether it was done ({why})",
-            getattr(request, "path", None),
+            _path_of(request),
         )
 
     def release(self, handle: int) -> None:
@@ -258,14 +278,17 @@ class Session:
         endpoint = self._endpoint
         limit = deadline if connect_by is None else connect_by
         sock = connect(endpoint.host, endpoint.port, endpoint.tls, limit)
-        connection = Connection(sock, endpoint.wire, endpoint.timeout, self._silences)
+        connection = Connection(
+            sock, endpoint.wire, endpoint.address, endpoint.timeout, self._silences
+        )
         connection.wait_until(deadline)
         try:
             self._check_secrecy(connection)
             self._attach(connection, deadline)
         except ConnectionLostError as lost:
             # The caller's own request wasn't sent yet.
-            raise ConnectionLostError(lost, sent=False, tls=lost.tls) from lost
+            never = connection.never_answered
+            raise ConnectionLostError(lost, sent=False, tls=lost.tls, unanswered=never) from lost
         except BaseException:
             connection.close()
             raise
@@ -298,7 +321,9 @@ class Session:
                     refused = login
                 else:
                     return
-            with self._turn.take(deadline, self._endpoint.timeout) as is_ours:
+            endpoint = self._endpoint
+            turn = self._turn.take(deadline, endpoint.address, endpoint.timeout)
+            with turn as is_ours:
                 if is_ours and login == self._login:
                     self._log_in(connection)
                     return
@@ -349,11 +374,14 @@ class Session:
     def _unavailable(self, lost: ConnectionLostError) -> errors.Unavailable:
         endpoint = self._endpoint
         if lost.tls:
-            return errors.Unavailable(f"TLS with {endpoint.host}:{endpoint.port}: {lost}")
-        return errors.Unavailable(
-            f"no gateway at {endpoint.host}:{endpoint.port} ({lost}); "
+            return errors.Unavailable(f"TLS with {endpoint.address}: {lost}")
+        may_want_tls = lost.unanswered and endpoint.tls is None
+        question = (
             "is it running, is the address right, and does it serve TLS only?"
+            if may_want_tls
+            else "is it running, and is the address right?"
         )
+        return errors.Unavailable(f"no gateway at {endpoint.address} ({lost}); {question}")
 
     def close(self) -> None:
         """Ends the session, unless it is a parent process's."""

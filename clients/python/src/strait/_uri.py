@@ -11,6 +11,7 @@ MAX_PORT = 65_535
 # The longest name that stores take, as in POSIX (NAME_MAX).
 MAX_NAME_BYTES = 255
 
+_BARE = "a store's name follows the @, as in /@lab; a directory called @ is /@@"
 _AUTHORITY = re.compile(r"(?:\[(?P<v6>[^\]]+)\]|(?P<name>[^\s:?#\[\]]+))(?::(?P<port>[0-9]{0,5}))?")
 
 
@@ -46,6 +47,8 @@ class Uri:
             names[0] = names[0][1:]
         elif names and names[0].startswith("@"):
             store = names.pop(0)[1:]
+            if not store:
+                raise _wrong(f"{text!r}: {_BARE}")
         for name in names if store is None else [store, *names]:
             _check_name(name, text)
         return cls(host, port, store, "/" + "/".join(names))
@@ -78,9 +81,9 @@ def _host_and_port(authority: str) -> tuple[str, int]:
 
 def _check_name(name: str, text: str) -> None:
     too_long = len(name.encode(errors="surrogatepass")) > MAX_NAME_BYTES
-    if name in ("", ".", "..") or "\0" in name or too_long:
+    if name in (".", "..") or "\0" in name or too_long:
         raise _wrong(
-            f"{text!r} has a name that is empty, . or .., holds a NUL byte, "
+            f"{text!r} has a name that is . or .., holds a NUL byte, "
             f"or is longer than {MAX_NAME_BYTES} bytes"
         )
 

@@ -258,11 +258,20 @@ class Connection:
     """One socket, used by one caller at a time; replies come in the order of requests."""
 
     def __init__(
-        self, sock: socket.socket, wire: Wire, timeout: float, silences: Silences | None = None
+        self,
+        sock: socket.socket,
+        wire: Wire,
+        gateway: str,
+        timeout: float,
+        silences: Silences | None = None,
     ) -> None:
-        """Of a connected socket; `timeout` bounds a request and its reply as a whole."""
+        """Of a socket that is connected to the gateway of this address.
+
+        `timeout` bounds a request and its reply as a whole.
+        """
         framed, _, protocol = wire.rpartition("-")
         self._socket = sock
+        self._gateway = gateway
         self._silences = silences or Silences()
         self._timeout = timeout
         self._patience = Patience(sock, time.monotonic() + timeout)
@@ -291,6 +300,11 @@ class Connection:
     def peer(self) -> str:
         """The other end's IP address."""
         return str(self._socket.getpeername()[0])
+
+    @property
+    def never_answered(self) -> bool:
+        """Whether no reply has come over it."""
+        return not self._last_reply
 
     def is_fresh(self) -> bool:
         """Whether its last reply came just now."""
@@ -392,7 +406,7 @@ class Connection:
     def _timed_out(self, method: str) -> errors.TimedOut:
         self.close()
         self._silences.count += 1
-        return errors.no_answer(method, self._timeout)
+        return errors.no_answer(method, self._gateway, self._timeout)
 
     def _last_word(self) -> ssl.SSLError | None:
         """A gateway's objection by TLS before it closed the connection; doesn't wait for one."""

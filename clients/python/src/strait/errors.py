@@ -176,9 +176,16 @@ def from_wire(error: Any) -> StraitError:
     return native
 
 
-def no_answer(operation: str, timeout_s: float) -> TimedOut:
-    """The error of a request that a gateway didn't answer, or not wholly, in time."""
+def no_answer(operation: str, gateway: str, timeout_s: float) -> TimedOut:
+    """The error of a request that this gateway didn't answer, or not wholly, in time."""
     return TimedOut(
-        f"{operation}: no complete answer within {timeout_s:g} s; the gateway may be overloaded or "
-        "gone: look at it, or allow a longer timeout"
+        f"{operation}: no complete answer from {gateway} within {timeout_s:g} s; the gateway may "
+        "be overloaded or gone: look at it, or allow a longer timeout"
     )
+
+
+def at(error: StraitError, path: str | None) -> StraitError:
+    """The same error, with this path if it has none."""
+    if error.filename is None and path is not None:
+        error.filename = path
+    return error

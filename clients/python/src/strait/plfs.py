@@ -58,7 +58,7 @@ class Status:
 
 @functools.cache
 def _library() -> ctypes.CDLL:
-    library = ctypes.CDLL(os.environ.get("STRAIT_LIBRARY", "libstrait.so"), use_errno=True)
+    library = ctypes.CDLL(os.environ.get("STRAIT_LIBRARY") or "libstrait.so", use_errno=True)
     handle, text, offset = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int64
     size = ctypes.c_size_t
     for name, result, arguments in (

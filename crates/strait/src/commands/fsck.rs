@@ -8,7 +8,7 @@ use crate::tally::Tally;
 use futures::StreamExt;
 use strait_kadoop_client::Verified;
 use strait_kadoop_core::Error as KadoopError;
-use strait_store::{BlockLocation, ErrorKind, FileStatus, StorePath};
+use strait_store::{BlockLocation, Error, ErrorKind, FileStatus, StorePath};
 
 /// Checks each operand and its whole tree.
 pub async fn fsck(context: &Context, flags: Fsck) -> Result<(), Failure> {
@@ -40,6 +40,14 @@ pub async fn fsck(context: &Context, flags: Fsck) -> Result<(), Failure> {
         }
         _ => Ok(()),
     }
+}
+
+/// Whether a walk's path was removed since it was listed, as a temporary file is at the end of a
+/// `put`: that is no fault.
+async fn has_vanished(place: &Place, checked: &Result<(), Failure>) -> bool {
+    let is_missing = |error: &Error| error.kind() == ErrorKind::NotFound;
+    matches!(checked, Err(Failure::Error(error)) if is_missing(error))
+        && place.stat().await.is_err_and(|error| is_missing(&error))
 }
 
 struct Check {
@@ -83,6 +91,10 @@ impl Check {
         while let Some(place) = waiting.pop() {
             self.found.directories += 1;
             let listed = self.directory(&place, &mut waiting, tally).await;
+            if has_vanished(&place, &listed).await {
+                self.found.directories -= 1;
+                continue;
+            }
             tally.add(listed)?;
         }
         Ok(())
@@ -104,7 +116,10 @@ impl Check {
             if entry.is_directory() {
                 waiting.push(at);
             } else {
-                tally.add(self.file(&at, &entry).await)?;
+                let checked = self.file(&at, &entry).await;
+                if !has_vanished(&at, &checked).await {
+                    tally.add(checked)?;
+                }
             }
         }
         Ok(())

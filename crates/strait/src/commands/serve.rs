@@ -74,9 +74,11 @@ pub async fn run(
     warnings.extend(door.shut_to(listening.listen, tls.is_some()));
     let watching = tls.clone().map(|tls| tokio::spawn(watch_certificate(tls)));
     if let Some(tls) = &tls {
-        let (lines, warning) = tls_told(tls, &listening, SystemTime::now());
+        let now = SystemTime::now();
+        let (lines, warning) = tls_told(tls, &listening, now);
         told += &lines;
         warnings.extend(warning);
+        warnings.extend(lists_warning(tls.lists_end(), now));
     }
     told += &more;
     let config = Config {
@@ -325,20 +327,36 @@ fn certificate_warning(end: &str) -> String {
     format!("the TLS certificate {end}; put another in its place, and the gateway rereads it")
 }
 
-/// Warns of a certificate that expires soon: when the gateway has read it anew, and once a day.
+/// The warning about revocation lists of which one is out of date.
+fn lists_warning(end: Option<SystemTime>, now: SystemTime) -> Option<String> {
+    let end = end.filter(|end| *end < now)?;
+    let date = chrono::DateTime::<chrono::Utc>::from(end).format("%Y-%m-%d %H:%M UTC");
+    Some(format!(
+        "a list in --tls-client-crl EXPIRED at {date}: certificates revoked since then are accepted; put a \
+         new list in its place, and the gateway rereads it"
+    ))
+}
+
+/// Warns of a certificate that expires soon, and of revocation lists that have expired: when the
+/// gateway has read them anew, when a list expires, and once a day.
 async fn watch_certificate(tls: Arc<Tls>) {
-    let (mut known, mut looked) = (tls.certificate(), Instant::now());
+    let has_expired = |end: Option<SystemTime>| end.is_some_and(|end| end < SystemTime::now());
+    let state = || (tls.certificate(), tls.lists_end(), has_expired(tls.lists_end()));
+    let (mut known, mut looked) = (state(), Instant::now());
     loop {
         tokio::time::sleep(CERTIFICATE_LOOK).await;
-        let certificate = tls.certificate();
-        if certificate == known && looked.elapsed() < Duration::from_secs(DAY_SECONDS) {
+        let state = state();
+        if state == known && looked.elapsed() < Duration::from_secs(DAY_SECONDS) {
             continue;
         }
-        let (end, is_urgent) = certificate_end(&certificate, SystemTime::now());
+        let (end, is_urgent) = certificate_end(&state.0, SystemTime::now());
         if is_urgent {
             tracing::warn!("{}", certificate_warning(&end));
         }
-        (known, looked) = (certificate, Instant::now());
+        if let Some(warning) = lists_warning(state.1, SystemTime::now()) {
+            tracing::warn!("{warning}");
+        }
+        (known, looked) = (state, Instant::now());
     }
 }
 

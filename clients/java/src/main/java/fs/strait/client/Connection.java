@@ -20,6 +20,7 @@ import org.apache.thrift.TException;
  * <p>It stays usable after the gateway's failures, but not after the network's.
  */
 final class Connection {
+    private final String gateway;
     private final ConnectOptions options;
     private final AtomicInteger silences;
     private final SocketTransport transport;
@@ -29,6 +30,7 @@ final class Connection {
     private Duration payloadPatience = Duration.ZERO;
     private int inFlight;
     private boolean broken;
+    private boolean answered;
 
     /** Number of the session's login that it is attached by. */
     int login;
@@ -46,6 +48,7 @@ final class Connection {
             Deadline connectBy,
             AtomicInteger silences)
             throws IOException {
+        this.gateway = StraitUri.address(host, port);
         this.options = options;
         this.silences = silences;
         this.deadline = connectBy;
@@ -79,6 +82,7 @@ final class Connection {
     /** Sends a request; each needs its receive, in the same order. */
     void send(Method<?> method, TBase<?, ?> request) throws IOException {
         exchange(
+                method.name(),
                 () -> {
                     messages.send(method.name(), request);
                     return null;
@@ -89,6 +93,7 @@ final class Connection {
     /** Sends an appendData request with the remaining bytes of `data`. */
     void sendAppend(AppendDataRequest request, ByteBuffer data) throws IOException {
         exchange(
+                Method.APPEND_DATA.name(),
                 () -> {
                     messages.sendAppend(request, data);
                     return null;
@@ -98,9 +103,11 @@ final class Connection {
 
     <R extends TBase<R, ?>> R receive(Method<R> method) throws IOException {
         return exchange(
+                method.name(),
                 () -> {
                     inFlight--;
                     R reply = messages.receive(method);
+                    answered = true;
                     silences.set(0);
                     return reply;
                 });
@@ -109,6 +116,7 @@ final class Connection {
     /** See {@link Messages#beginRange}. */
     int beginRange() throws IOException {
         return exchange(
+                Method.READ_RANGE.name(),
                 () -> {
                     inFlight--;
                     int length = messages.beginRange();
@@ -121,12 +129,12 @@ final class Connection {
     /** See {@link Messages#readPayload}. */
     int readPayload(ByteBuffer target) throws IOException {
         if (transport.readable() > 0) {
-            return exchange(() -> messages.readPayload(target));
+            return exchange(Method.READ_RANGE.name(), () -> messages.readPayload(target));
         }
         long began = System.nanoTime();
         transport.waitUntil(Deadline.earlier(deadline, Deadline.after(payloadPatience)));
         try {
-            return exchange(() -> messages.readPayload(target));
+            return exchange(Method.READ_RANGE.name(), () -> messages.readPayload(target));
         } finally {
             transport.waitUntil(deadline);
             payloadPatience = payloadPatience.minusNanos(System.nanoTime() - began);
@@ -147,7 +155,7 @@ final class Connection {
         T run() throws IOException, TException;
     }
 
-    private <T> T exchange(Exchange<T> exchange) throws IOException {
+    private <T> T exchange(String method, Exchange<T> exchange) throws IOException {
         boolean whole = false;
         try {
             T result = exchange.run();
@@ -156,9 +164,9 @@ final class Connection {
         } catch (IOException error) {
             // The gateway's own error is a whole and well-formed answer, too.
             whole = error instanceof StraitFailure;
-            throw whole ? error : broken(error);
+            throw whole ? error : broken(method, error);
         } catch (TException error) {
-            throw broken(error.getCause() instanceof IOException cause ? cause : error);
+            throw broken(method, error.getCause() instanceof IOException cause ? cause : error);
         } finally {
             if (!whole) {
                 close();
@@ -166,10 +174,10 @@ final class Connection {
         }
     }
 
-    private IOException broken(Exception error) {
+    private IOException broken(String method, Exception error) {
         if (error instanceof SocketTimeoutException) {
             silences.incrementAndGet();
-            return Failures.noAnswer(options.timeout);
+            return Failures.noAnswer(method, gateway, options.timeout);
         }
         if (error instanceof SSLException said && CertificateAdvice.onRefusal(said) != null) {
             // A retry would change nothing.
@@ -184,6 +192,11 @@ final class Connection {
 
     InetAddress peer() throws IOException {
         return transport.peer();
+    }
+
+    /** Whether a reply has come over it. */
+    boolean hasAnswered() {
+        return answered;
     }
 
     boolean isBroken() {

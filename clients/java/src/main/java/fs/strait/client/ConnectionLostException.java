@@ -13,9 +13,17 @@ final class ConnectionLostException extends IOException {
     /** Whether TLS is the cause, such as a certificate that the gateway rejects. */
     final boolean tls;
 
+    /** Whether the connection had never brought an answer. */
+    final boolean unanswered;
+
     ConnectionLostException(Throwable cause, boolean sent) {
+        this(cause, sent, false);
+    }
+
+    ConnectionLostException(Throwable cause, boolean sent, boolean unanswered) {
         super(cause.getMessage() == null ? cause.toString() : cause.getMessage(), cause);
         this.sent = sent;
+        this.unanswered = unanswered;
         this.tls =
                 cause instanceof SSLException
                         || cause instanceof ConnectionLostException lost && lost.tls;

@@ -42,12 +42,13 @@ final class Failures {
         return error;
     }
 
-    /** The error of a request without a complete answer in time. */
-    static IOException noAnswer(Duration timeout) {
+    /** The error of a request without a complete answer from this gateway in time. */
+    static IOException noAnswer(String method, String gateway, Duration timeout) {
         String message =
-                "no complete answer within %s s; the gateway may be overloaded or gone: look at it, or"
-                        + " allow a longer timeout";
-        return of(ErrorKind.TIMED_OUT, message.formatted(timeout.toMillis() / 1e3), null);
+                "%s: no complete answer from %s within %s s; the gateway may be overloaded or gone:"
+                        + " look at it, or allow a longer timeout";
+        String told = message.formatted(method, gateway, timeout.toMillis() / 1e3);
+        return of(ErrorKind.TIMED_OUT, told, null);
     }
 
     /** The same failure, with this path if it has none. */

@@ -21,6 +21,8 @@ final class Mutation {
     private static final int IS_RETRY_FIELD = 3;
     // The path's field in mutations about a path.
     private static final int PATH_FIELD = 4;
+    // The same in requests that change nothing.
+    private static final int READ_PATH_FIELD = 2;
 
     private final TBase<?, ?> request;
     private final boolean wasSent;
@@ -56,13 +58,19 @@ final class Mutation {
 
     /** The path that it changes; null if it names none. */
     String path() {
-        return path(request);
+        return text(request, PATH_FIELD);
     }
 
-    private static <T extends TBase<T, F>, F extends TFieldIdEnum> String path(TBase<?, ?> any) {
+    /** The path of a request that changes nothing; null if it names none. */
+    static String pathOf(TBase<?, ?> request) {
+        return text(request, READ_PATH_FIELD);
+    }
+
+    private static <T extends TBase<T, F>, F extends TFieldIdEnum> String text(
+            TBase<?, ?> any, int id) {
         @SuppressWarnings("unchecked")
         T request = (T) any;
-        F field = request.fieldForId(PATH_FIELD);
+        F field = request.fieldForId(id);
         Object value = field == null || !request.isSet(field) ? null : request.getFieldValue(field);
         return value instanceof String path ? path : null;
     }

@@ -140,7 +140,7 @@ final class RemoteReader {
             boolean isTheirs =
                     error instanceof ConnectionLostException || error instanceof StraitFailure;
             if (isOver || !isTheirs) {
-                throw error;
+                throw Failures.at(path, error);
             }
             // A single request, with its retries, tries again or reports the error.
             target.position(start);

@@ -173,7 +173,11 @@ final class Session {
 
     <R extends TBase<R, ?>> R call(Method<R> method, TBase<?, ?> request, Deadline deadline)
             throws IOException {
-        return attempt(method, null, deadline, connection -> connection.call(method, request));
+        try {
+            return attempt(method, null, deadline, connection -> connection.call(method, request));
+        } catch (StraitException error) {
+            throw timedOutAt(Mutation.pathOf(request), error);
+        }
     }
 
     /** The same for a request that changes something. */
@@ -264,9 +268,16 @@ final class Session {
     <R extends TBase<R, ?>> R callOnce(Method<R> method, TBase<?, ?> request) throws IOException {
         try {
             return once(deadline(), connection -> connection.call(method, request));
+        } catch (StraitException error) {
+            throw timedOutAt(Mutation.pathOf(request), error);
         } catch (ConnectionLostException lost) {
             throw unavailable(lost);
         }
+    }
+
+    /** The same failure, with this path if it is a silence. */
+    private static IOException timedOutAt(String path, StraitException error) {
+        return error.kind() == ErrorKind.TIMED_OUT ? Failures.at(path, error) : error;
     }
 
     /** An exchange without retries. */
@@ -348,7 +359,7 @@ final class Session {
             return connection;
         } catch (ConnectionLostException lost) {
             // The caller's own request wasn't sent yet.
-            throw new ConnectionLostException(lost, false);
+            throw new ConnectionLostException(lost, false, !connection.hasAnswered());
         } catch (IOException error) {
             connection.close();
             throw error;
@@ -407,7 +418,8 @@ final class Session {
                         }
                     });
         } catch (SocketTimeoutException silence) {
-            throw Failures.noAnswer(options.timeout);
+            throw Failures.noAnswer(
+                    Method.OPEN_SESSION.name(), StraitUri.address(host, port), options.timeout);
         }
         return isOurs[0];
     }
@@ -467,15 +479,16 @@ final class Session {
     }
 
     private IOException unavailable(ConnectionLostException lost) {
-        String message =
-                lost.tls
-                        ? "TLS with %s:%d: %s"
-                        : "no gateway at %s:%d (%s); is it running, is the address right, "
-                                + "and does it serve TLS only?";
+        boolean mayWantTls = lost.unanswered && tls == null;
+        String question =
+                mayWantTls
+                        ? "is it running, is the address right, and does it serve TLS only?"
+                        : "is it running, and is the address right?";
+        String message = lost.tls ? "TLS with %s: %s" : "no gateway at %s (%s); " + question;
         IOException error =
                 Failures.of(
                         ErrorKind.UNAVAILABLE,
-                        message.formatted(host, port, lost.getMessage()),
+                        message.formatted(StraitUri.address(host, port), lost.getMessage()),
                         null);
         error.initCause(lost);
         return error;

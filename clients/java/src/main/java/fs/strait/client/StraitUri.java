@@ -62,6 +62,12 @@ public record StraitUri(String host, int port, String store, String path) {
             checkName(name, text);
         }
         if (store != null) {
+            if (store.isEmpty()) {
+                throw wrong(
+                        text
+                                + ": a store's name follows the @, as in /@lab; a directory called"
+                                + " @ is /@@");
+            }
             checkName(store, text);
         }
         return new StraitUri(host, port, store, "/" + String.join("/", names));
@@ -83,8 +89,12 @@ public record StraitUri(String host, int port, String store, String path) {
      * @return for {@link StraitClient#connect(String)}
      */
     public String gateway() {
-        String named = host.contains(":") ? "[" + host + "]" : host;
-        return SCHEME + named + ":" + port + "/" + (store == null ? "" : "@" + store);
+        return SCHEME + address(host, port) + "/" + (store == null ? "" : "@" + store);
+    }
+
+    /** Host and port, for messages. */
+    static String address(String host, int port) {
+        return (host.contains(":") ? "[" + host + "]" : host) + ":" + port;
     }
 
     private static Matcher authority(String authority) throws IOException {
@@ -114,12 +124,12 @@ public record StraitUri(String host, int port, String store, String path) {
     }
 
     private static void checkName(String name, String text) throws IOException {
-        boolean isNone = name.isEmpty() || name.equals(".") || name.equals("..");
+        boolean isNone = name.equals(".") || name.equals("..");
         int bytes = name.getBytes(StandardCharsets.UTF_8).length;
         if (isNone || name.indexOf('\0') >= 0 || bytes > MAX_NAME_BYTES) {
             throw wrong(
                     text
-                            + " has a name that is empty, . or .., holds a NUL byte, or is longer"
+                            + " has a name that is . or .., holds a NUL byte, or is longer"
                             + " than "
                             + MAX_NAME_BYTES
                             + " bytes");

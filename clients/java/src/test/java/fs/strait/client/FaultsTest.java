@@ -1,6 +1,7 @@
 package fs.strait.client;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -194,7 +195,9 @@ class FaultsTest {
             throws IOException {
         StraitException error = struck(state, fault);
         assertEquals(ErrorKind.TIMED_OUT, error.kind(), error.toString());
-        assertTrue(error.getMessage().contains("within 0.5 s"), error.toString());
+        String wanted = ".+: \\w+: no complete answer from 127\\.0\\.0\\.1:\\d+ within 0\\.5 s;.*";
+        assertTrue(error.getMessage().matches(wanted), error.toString());
+        assertTrue(error.path() != null, error.toString());
     }
 
     @ParameterizedTest
@@ -202,6 +205,27 @@ class FaultsTest {
     void aGatewayThatIsGoneIsNoticedInTime(State state) throws IOException {
         ErrorKind kind = struck(state, Fault.GONE).kind();
         assertTrue(Set.of(ErrorKind.UNAVAILABLE, ErrorKind.OUTCOME_UNKNOWN).contains(kind), kind::toString);
+    }
+
+    @Test
+    void onlyAConnectionThatNeverAnsweredSuggestsTls() throws IOException {
+        StraitException amid = struck(State.READ, Fault.GONE);
+        assertFalse(amid.getMessage().contains("TLS"), amid.toString());
+        try (ServerSocket closing = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
+            Thread closes =
+                    new Thread(
+                            () -> {
+                                try {
+                                    closing.accept().close();
+                                } catch (IOException ended) {
+                                    // by the test
+                                }
+                            });
+            closes.start();
+            String address = "127.0.0.1:" + closing.getLocalPort();
+            StraitException atOnce = inTime(() -> StraitClient.connect(address, IMPATIENT));
+            assertTrue(atOnce.getMessage().contains("does it serve TLS only"), atOnce.toString());
+        }
     }
 
     private static StraitException struck(State state, Fault fault) throws IOException {
