@@ -7,9 +7,10 @@ use serde_json::{Value, json};
 use std::fs::Permissions;
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use strait_gateway::{Access, ConfiguredStore, HttpAccess, PasswordFile};
+use strait_gateway::{Access, Config, ConfiguredStore, HttpAccess, PasswordFile};
 use strait_store::{FileSystem, FileSystemExt, MemoryStore, Principal, StorePath};
 use strait_testkit::eventually;
 use strait_wire::*;
@@ -402,19 +403,26 @@ fn each_request_is_its_tokens_users_or_nobodys() {
     }
 }
 
-#[test]
-fn a_valid_token_without_a_place_is_not_called_wrong() {
-    let dir = tempfile::tempdir().unwrap();
-    let users = dir.path().join("passwords");
-    PasswordFile::set(&users, "tester", "secret").unwrap();
+/// A gateway with one user in that file, and the field of a request by a token of theirs.
+fn with_a_login(users: &Path, change: impl FnOnce(&mut Config)) -> (Served, String) {
+    PasswordFile::set(users, "tester", "secret").unwrap();
     let served = serve_with(|config| {
-        let passwords = Some(PasswordFile::load(&users).unwrap());
+        let passwords = Some(PasswordFile::load(users).unwrap());
         config.access = Access { passwords, ..Access::default() };
-        config.limits.sessions = 2; // one for each origin
+        change(config);
     });
     let login = json!({"user": "tester", "password": "secret"});
     let token = value(&json_body("POST", &served, "/v1/sessions", &login));
     let bearer = format!("Authorization: Bearer {}\r\n", token["token"].as_str().unwrap());
+    (served, bearer)
+}
+
+#[test]
+fn a_valid_token_without_a_place_is_not_called_wrong() {
+    let dir = tempfile::tempdir().unwrap();
+    let users = dir.path().join("passwords");
+    // One session for each origin.
+    let (served, bearer) = with_a_login(&users, |config| config.limits.sessions = 2);
     let mut other = served.client();
     let (user, password) = (Some("tester".into()), Some(Secret("secret".into())));
     let login = OpenSessionRequest { user, password, ..Default::default() };
@@ -429,15 +437,9 @@ fn uploads_and_downloads_end_with_their_login() {
     const LENGTH: usize = 32 << 20;
     let dir = tempfile::tempdir().unwrap();
     let users = dir.path().join("passwords");
-    PasswordFile::set(&users, "tester", "secret").unwrap();
-    let served = serve_with(|config| {
-        let passwords = Some(PasswordFile::load(&users).unwrap());
-        config.access = Access { passwords, ..Access::default() };
-        config.limits.session_linger = Duration::from_millis(50); // also the period of checks of the file
-    });
-    let login = json!({"user": "tester", "password": "secret"});
-    let token = value(&json_body("POST", &served, "/v1/sessions", &login));
-    let bearer = format!("Authorization: Bearer {}\r\n", token["token"].as_str().unwrap());
+    // Also the period of checks of the file.
+    let check = Duration::from_millis(50);
+    let (served, bearer) = with_a_login(&users, |config| config.limits.session_linger = check);
     assert_eq!(send(&served, "PUT", "/v1/files/old", &bearer, &vec![7; LENGTH]).status, 201);
     let mut download = connect(&served);
     download.write_all(&request("GET", "/v1/files/old", &bearer, b"")).unwrap();
