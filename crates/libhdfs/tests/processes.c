@@ -94,14 +94,26 @@ static void in_child(int number, hdfsFile writer, const char *name, tPort port) 
     assert(hdfsDisconnect(fs) == 0);
 }
 
+#define SIGNALS 32
+
+struct signals {
+    sigset_t mask;
+    struct sigaction actions[SIGNALS];
+};
+
+static struct signals signals_now(void) {
+    struct signals now = {0};
+    pthread_sigmask(SIG_BLOCK, NULL, &now.mask);
+    for (int number = 1; number < SIGNALS; number++) sigaction(number, NULL, &now.actions[number]);
+    return now;
+}
+
 /* The library leaves signals to the program. */
-static void check_signals(const sigset_t *mask) {
-    sigset_t now;
-    pthread_sigmask(SIG_BLOCK, NULL, &now);
-    for (int number = 1; number < 32; number++) {
-        struct sigaction action;
-        if (sigaction(number, NULL, &action) == 0) assert(action.sa_handler == SIG_DFL);
-        assert(sigismember(&now, number) == sigismember(mask, number));
+static void check_signals(const struct signals *before) {
+    struct signals now = signals_now();
+    for (int number = 1; number < SIGNALS; number++) {
+        assert(now.actions[number].sa_handler == before->actions[number].sa_handler);
+        assert(sigismember(&now.mask, number) == sigismember(&before->mask, number));
     }
 }
 
@@ -141,8 +153,7 @@ int main(int argc, char **argv) {
     assert(argc == 4);
     const char *name = strcmp(argv[1], "NULL") ? argv[1] : NULL;
     tPort port = (tPort)atoi(argv[2]);
-    sigset_t mask;
-    pthread_sigmask(SIG_BLOCK, NULL, &mask);
+    struct signals before = signals_now();
     snprintf(base, sizeof base, "%s", argv[3]);
     bytes = malloc(LENGTH);
     for (size_t i = 0; i < LENGTH; i++) bytes[i] = (char)((i * 2654435761u) >> 13);
@@ -184,7 +195,7 @@ int main(int argc, char **argv) {
     hdfsFreeFileInfo(info, 1);
     assert(hdfsCloseFile(fs, shared) == 0);
     check_ending_thread();
-    check_signals(&mask);
+    check_signals(&before);
     assert(hdfsDelete(fs, base, 1) == 0);
     assert(hdfsDisconnect(fs) == 0);
     free(bytes);
