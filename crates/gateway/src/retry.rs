@@ -142,7 +142,7 @@ impl Mutations {
         }
         let outcome = entry.outcome.get_or_init(|| async {
             let outcome = AssertUnwindSafe(mutation).catch_unwind().await.unwrap_or_else(|_| {
-                tracing::error!(method, "a change met a defect");
+                tracing::error!(method, "a change panicked");
                 let message = "the gateway failed during the operation";
                 Err(DfsError::of(&Error::new(ErrorKind::OutcomeUnknown, message)))
             });

@@ -255,7 +255,7 @@ async fn guarded<T>(
     let work = turns::call(key, Box::pin(work));
     let done = AssertUnwindSafe(RequestId::scope(Some(id), work)).catch_unwind().await;
     done.unwrap_or_else(|_| {
-        tracing::error!(request = %id, "a call met a defect");
-        Err(Error::new(ErrorKind::Internal, "a defect in the gateway or its store"))
+        tracing::error!(request = %id, "a call panicked");
+        Err(Error::new(ErrorKind::Internal, "the gateway or its store has a bug: the call panicked"))
     })
 }
