@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use strait_store::{Error, ErrorKind, FileSystem, Principal, Result, SetAttributes, StorePath};
 
-/// Where homes are, and relative paths begin, as in HDFS.
+/// The directory of homes, as in HDFS. A 2009 program's relative paths begin in its user's home.
 pub const HOMES: &str = "/user";
 /// Only its owner can list a home, unless the owner changes this.
 const HOME_PERMISSION: u32 = 0o700;

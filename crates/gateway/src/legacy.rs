@@ -64,8 +64,8 @@ fn client(context: &Context, handle: &Option<ClientHandle>) -> Result<Arc<Sessio
     context.client(handle.as_ref().and_then(|handle| handle.id))
 }
 
-/// Without a password file a login changes nothing. It succeeds if the session has a principal
-/// already, the anonymous one.
+/// Without a password file a login changes nothing. It succeeds if the session may act without a
+/// login.
 pub async fn login(context: &Context, args: LoginArgs) -> Result<bool> {
     let Ok(session) = client(context, &args.ch) else { return Ok(false) };
     let sessions = &context.shared.sessions;
@@ -125,9 +125,9 @@ pub fn caller(context: &Context, handle: &Option<ClientHandle>) -> Result<Caller
     Caller::of(&context.shared.sessions, client(context, handle)?)
 }
 
-/// A call in the session that a client handle names, or for an unknown handle in the connection's
-/// own: Hadoop's server ignored the handle of a call on a path. But if the connection has had sessions on
-/// several stores, the call fails: it would change another store than the handle's.
+/// A call in the session that a client handle names. An unknown handle stands for the connection's own
+/// session, since Hadoop's server ignored the handles of calls on paths. But if the connection has had
+/// sessions on several stores, the call fails: it might change another store than the program means.
 pub fn caller_for_path(context: &Context, handle: &Option<ClientHandle>) -> Result<Caller> {
     let session = client(context, handle).or_else(|unknown| context.legacy_for_unknown().ok_or(unknown))?;
     Caller::of(&context.shared.sessions, session)
@@ -248,7 +248,12 @@ pub async fn open(context: &Context, args: OpenArgs) -> Result<DfsHandle> {
             };
             OpenFile::writer(path, writer, true, place)
         }
-        _ => return fail(ErrorKind::InvalidArgument, "the mode is 1 READ, 2 WRITE or 3 READ_WRITE"),
+        _ => {
+            return fail(
+                ErrorKind::InvalidArgument,
+                "the mode must be 1 (READ), 2 (WRITE) or 3 (READ_WRITE)",
+            );
+        }
     };
     let id = caller.session.add_handle(who, Handle::File(Arc::new(file)))?;
     Ok(DfsHandle { id: Some(id) })
@@ -307,7 +312,7 @@ pub async fn write(context: &Context, args: WriteArgs) -> Result<bool> {
         None => data.len() as u64,
     };
     if length > data.len() as u64 {
-        return refuse(format!("len is {length}, the buffer has {} bytes", data.len()));
+        return refuse(format!("len is {length}, but the buffer has {} bytes", data.len()));
     }
     data.truncate(length as usize);
     let mut held = writer.lock().await;
@@ -319,8 +324,7 @@ pub async fn write(context: &Context, args: WriteArgs) -> Result<bool> {
         _ if context.shared.service_2009.ignore_write_offsets => {}
         offset => {
             return refuse(format!(
-                "offset {offset}, but the file is at {position}: files are written at their end, at offset \
-                 {position} or -1"
+                "the offset is {offset}, but the file ends at {position}: write at offset {position} or -1"
             ));
         }
     }

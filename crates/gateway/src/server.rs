@@ -29,9 +29,10 @@ use tokio::task::JoinSet;
 const MIN_SWEEP_PERIOD: Duration = Duration::from_millis(50);
 /// Pause after a failed accept, so that a lasting failure isn't a busy loop.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// Name of this host's own directory in metrics.
+/// The store's name in metrics for [`Config::local_root`].
 const LOCAL_ROOT: &str = "local-root";
-/// Connections that wait to be accepted; others are delayed by a second.
+/// Connections that may wait to be accepted. The kernel drops further attempts, and their clients try
+/// again after a second.
 const BACKLOG: u32 = 4_096;
 
 /// Connections at a time that get a refusal for lack of places. Each costs a descriptor for a
@@ -143,7 +144,8 @@ impl Gateway {
         let mut shutdown = std::pin::pin!(shutdown);
         loop {
             tokio::select! {
-                // Ended connections come before new ones: each holds its task's memory until then.
+                // Ended connections come before new ones: each holds its task's memory until it is
+                // joined.
                 biased;
                 () = &mut shutdown => break,
                 _ = sweep.tick() => look(&shared, &reading, Look::IfChanged),
@@ -210,7 +212,7 @@ fn tell_refused(peer: Peer) {
     static REFUSED: Seldom = Seldom::new();
     if let Some(left_out) = REFUSED.may_write() {
         let (peer, origin) = (peer.address, peer.origin());
-        tracing::warn!(%peer, %origin, left_out, "connection refused: the gateway, or this origin, has its maximum of connections");
+        tracing::warn!(%peer, %origin, left_out, "connection refused: the gateway, or this address or user, has its maximum of connections");
     }
 }
 

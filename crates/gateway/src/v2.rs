@@ -38,8 +38,8 @@ fn limits(context: &Context) -> wire::Limits {
     }
 }
 
-/// Only clients that may use a store learn where it is. A lost client's files stay open until its
-/// session ends, and then as long as the store needs.
+/// Only clients that may use a store learn its URI. `recovery_ms` is how long a lost client's files
+/// stay open: until its session ends, and then as long as the store needs.
 fn store_info(context: &Context, store: &ConfiguredStore, may_use_it: bool) -> wire::StoreInfo {
     let capabilities = store.fs.capabilities();
     let lingers = context.shared.limits.session_linger + SWEEP_PERIOD;
@@ -217,7 +217,8 @@ pub async fn list_directory(
     Ok(wire::ListDirectoryReply { entries: Some(entries), cursor })
 }
 
-/// The next entries, and whether there are more. At least one entry, however little memory is free.
+/// The next entries, and whether there are more. Gives at least one entry, however little memory is
+/// free.
 pub async fn next_page(listing: &mut Listing, most: usize, bytes: usize) -> Result<(Vec<FileStatus>, bool)> {
     let mut entries = Vec::new();
     let mut used = 0;
