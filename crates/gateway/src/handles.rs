@@ -276,7 +276,8 @@ pub fn too_many_files() -> Error {
 }
 
 fn ended_early() -> Error {
-    let message = "too many listings are unfinished, so the gateway ended this one, the least recently used; list again";
+    let message = "too many listings are unfinished, so the gateway ended this one, the least \
+                   recently used; list the directory again";
     Error::new(ErrorKind::Busy, message)
 }
 

@@ -306,5 +306,9 @@ mod tests {
         let account = account(&budget, "ada");
         let taken: Vec<Permit> = std::iter::from_fn(|| account.now(1 << 20)).collect();
         assert_eq!(taken.len(), 16);
+        let by_default = Budget::new(&Limits::default()).account(&Key::User("ada".into())).0;
+        let taken: Vec<Permit> =
+            std::iter::from_fn(|| by_default.now(strait_store::MAX_CHUNK_BYTES)).collect();
+        assert_eq!(taken.len(), 6, "as Limits::buffered_bytes says");
     }
 }

@@ -212,7 +212,7 @@ fn tell_refused(peer: Peer) {
     static REFUSED: Seldom = Seldom::new();
     if let Some(left_out) = REFUSED.may_write() {
         let (peer, origin) = (peer.address, peer.origin());
-        tracing::warn!(%peer, %origin, left_out, "connection refused: the gateway, or this address or user, has its maximum of connections");
+        tracing::warn!(%peer, %origin, left_out, "connection refused: {NO_PLACE}");
     }
 }
 
