@@ -277,7 +277,7 @@ pub fn too_many_files() -> Error {
 
 fn ended_early() -> Error {
     let message = "too many listings are unfinished, so the gateway ended this one, the least \
-                   recently used; list the directory again";
+                   recently used; list anew";
     Error::new(ErrorKind::Busy, message)
 }
 

@@ -1,5 +1,5 @@
-//! A store that is slow or fails badly costs clients only time: not their order, their connection,
-//! their session or their bytes.
+//! A store that is slow or panics costs clients only time. Requests keep their order, and clients keep
+//! their connections, sessions and bytes.
 
 mod common;
 use bytes::Bytes;
