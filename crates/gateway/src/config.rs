@@ -183,7 +183,7 @@ pub struct Limits {
     /// than a second.
     pub logins: usize,
     /// A session remembers its answers to mutations for this long, for retries. Clients give up on a
-    /// request after as long by default (docs/client-protocol.md).
+    /// request after about as long (docs/client-protocol.md).
     pub remembered_for: Duration,
     /// Bytes of all remembered answers together: some 250,000 of mutations that succeeded. A session
     /// has at most half of them, which suffices for 1,000 changes a second. Each session always has 32

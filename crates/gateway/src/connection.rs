@@ -147,7 +147,7 @@ fn tell_refused_certificate(peer: Peer, error: &io::Error) {
     let Some(error) = error.get_ref().and_then(|error| error.downcast_ref::<rustls::Error>()) else { return };
     let is_about_it =
         matches!(error, rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented);
-    if let Some(left_out) = is_about_it.then(|| REFUSED.may_write()).flatten() {
+    if is_about_it && let Some(left_out) = REFUSED.may_write() {
         let why = error.to_string();
         tracing::warn!(peer = %peer.address, why, left_out, "a client's certificate was refused");
     }
@@ -200,10 +200,9 @@ async fn run<R: AsyncRead + Departure + Unpin, W: AsyncWrite + Unpin>(
         context: context.clone(),
         shared,
     };
-    let http_peer = connection.context.peer;
     let result = match connection.run(shutdown.clone()).await {
         Ok(Some(Http { io, account, cut })) => {
-            http::serve(context.shared.clone(), io, http_peer, (account, cut), shutdown).await
+            http::serve(context.shared.clone(), io, peer, (account, cut), shutdown).await
         }
         Ok(None) => Ok(()),
         Err(error) => Err(error),

@@ -139,7 +139,7 @@ impl OpenFile {
 pub struct Closed {
     /// Its length; 0 if it wasn't open for writing.
     pub length: u64,
-    /// At least so many replicas hold all bytes, if the store tells.
+    /// At least this many replicas hold all bytes, if the store tells.
     pub replicas: Option<u32>,
 }
 
@@ -177,8 +177,7 @@ impl Handles {
     /// Counts handles that are opened from now on for this user.
     pub fn count_for(&self, key: &Key) {
         let mut share = self.share();
-        let other = share.other(key);
-        *share = other;
+        *share = share.other(key);
     }
 
     fn share(&self) -> MutexGuard<'_, Arc<Holder>> {

@@ -8,7 +8,7 @@
 //! the reason for each answer here that differs from DfsV2's.
 
 use crate::context::{Caller, Context};
-use crate::errors::{required, unsigned};
+use crate::errors::{required, signed, unsigned};
 use crate::handles::{Handle, OpenFile};
 use crate::legacy_names as names;
 use crate::random::random;
@@ -179,10 +179,10 @@ pub async fn stat(context: &Context, args: PathArgs) -> Result<FileStatus> {
 
 fn status(from: strait_store::FileStatus) -> FileStatus {
     FileStatus {
-        length: Some(i64::try_from(from.length).unwrap_or(i64::MAX)),
+        length: Some(signed(from.length)),
         isdir: Some(from.is_directory()),
         block_replication: Some(i16::try_from(from.replication).unwrap_or(i16::MAX)),
-        blocksize: Some(i64::try_from(from.block_size).unwrap_or(i64::MAX)),
+        blocksize: Some(signed(from.block_size)),
         modification_time: Some(from.modified_ms),
         permission: Some(symbolic(from.permission)),
         owner: Some(from.owner),

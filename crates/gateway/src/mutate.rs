@@ -231,10 +231,10 @@ pub async fn create_file(
     let (caller, lost_track) = (asked.caller.clone(), asked.lost_track);
     let create = async move {
         let place = caller.session.handles.place()?;
-        // A present file may be the first attempt's, another client's, or an older one that the
-        // first attempt never reached. An empty one may have a writer. Without a file, creating one
-        // destroys nothing. The first attempt's file may have been removed or renamed since, which
-        // can't be told.
+        // If the file exists, the first attempt may have made it, or another client, or it may be an
+        // older one that the first attempt never replaced. Even an empty file may have a writer. If no
+        // file exists, creating one destroys nothing, even if others removed or renamed the first
+        // attempt's file.
         options.overwrite &= !lost_track;
         match caller.fs().create(&caller.who, &path, &options).await {
             Err(error) if lost_track && error.kind() == ErrorKind::AlreadyExists => unknown(
@@ -341,7 +341,7 @@ pub async fn flush_file(context: &Context, request: wire::FlushFileRequest) -> R
 }
 
 pub async fn close_file(context: &Context, request: wire::CloseFileRequest) -> Answer<wire::CloseFileReply> {
-    // Once it is closed, the handle is gone, and a repetition can't be mistaken for the first.
+    // Once the file is closed, its handle is gone. So a second execution closes nothing.
     let asked =
         Asked::new(context, &request.session, &request.request_id, request.is_retry, Twice::Harmless)?;
     let handle = arguments(|| required(request.handle, "handle"))?;
@@ -421,7 +421,7 @@ pub async fn concat_files(
     let asked = Asked::new(context, &request.session, &request.request_id, request.is_retry, changes)?;
     let (target, sources) = arguments(|| {
         let sources = request.sources.unwrap_or_default();
-        // A retry looks at each of them before a store can refuse their number.
+        // A retry looks at each source, before the store could refuse their number.
         if sources.len() > MAX_CONCAT_SOURCES {
             let message = format!("1 to {MAX_CONCAT_SOURCES} sources can be joined at a time");
             return fail(ErrorKind::InvalidArgument, message);
@@ -439,8 +439,9 @@ pub async fn concat_files(
     mutation_reply(asked.once("concatFiles", concat).await?)
 }
 
-/// Succeeds if the sources are gone and the target exists, as after the first attempt: a store joins
-/// all files or none. Otherwise another client may have changed them.
+/// Succeeds if the sources are gone and the target exists. A store joins all files or none, so the
+/// first attempt was executed, unless another client removed the sources. Otherwise the outcome is
+/// unknown.
 async fn concatenated(caller: &Caller, target: &StorePath, sources: &[StorePath]) -> Result<Outcome> {
     for source in sources {
         if caller.fs().exists(&caller.who, source).await? {
@@ -476,10 +477,9 @@ pub async fn rename_path(context: &Context, request: wire::RenamePathRequest) ->
     let rename = async move {
         let (fs, who) = (caller.fs(), &caller.who);
         if lost_track {
-            // Without a source, the target is what was renamed, unless others took both meanwhile.
-            // A present source may be a new file: the first attempt was executed, others may have
-            // renamed or removed the target since, and made a source again. That can't be told from
-            // a first attempt that never came, with or without a target.
+            // If only the target exists, the first attempt was executed, unless others moved both. If
+            // the source exists, nobody can tell: the first attempt may never have come, or others may
+            // have made a new source after it.
             let renamed = !fs.exists(who, &from).await? && fs.exists(who, &to).await?;
             return match renamed {
                 true => Ok(Outcome::Done),

@@ -8,15 +8,15 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The pace: one request in this time, 2,000 a second from one origin. That allows some hundred logins
-/// a second.
+/// The pace: one request in this time, 2,000 a second from one origin. That is enough for hundreds of
+/// logins a second.
 const INTERVAL: Duration = Duration::from_micros(500);
 /// Requests that may come at once after a pause.
 const BURST: u32 = 1_000;
 /// The longest wait. Requests whose clients left while they waited would otherwise delay later ones
 /// without a limit.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
-/// From this number of origins on, the table forgets those whose next request needn't wait.
+/// From this number of origins on, the table forgets those whose requests so far are done.
 const FIRST_CLEANING: usize = 4_096;
 
 /// The times of the next requests, by origin: a virtual scheduler (GCRA; ITU-T I.371, annex A).

@@ -95,3 +95,14 @@ impl Reserve {
         *self = Self::new();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_refusal_over_http_announces_its_bodys_length() {
+        let (head, body) = std::str::from_utf8(NO_PLACE_HTTP).unwrap().split_once("\r\n\r\n").unwrap();
+        assert!(head.ends_with(&format!("Content-Length: {}", body.len())), "{head}");
+    }
+}

@@ -30,7 +30,7 @@ pub enum Outcome {
     Closed {
         /// Its length.
         length: i64,
-        /// Replicas that hold it, at least, if the store tells.
+        /// At least this many replicas hold it, if the store tells.
         replicas: Option<u32>,
     },
 }
@@ -55,10 +55,10 @@ pub enum Keep {
 const ENTRY_BYTES: usize = 256;
 /// Bytes that a session may always remember.
 const OWN_BYTES: usize = 128 * ENTRY_BYTES;
-/// A session forgets at most so many answers when it adds one: enough to keep up, and few enough to
+/// A session forgets at most this many answers when it adds one: enough to keep up, and few enough to
 /// delay nobody.
 const FORGOTTEN_AT_ONCE: usize = 16;
-/// Each [`Mutations::forget_aged`] forgets at most so many answers.
+/// Each [`Mutations::forget_aged`] forgets at most this many answers.
 const FORGOTTEN_A_SWEEP: usize = 4_096;
 
 /// The memory of all sessions' mutations.

@@ -177,8 +177,7 @@ impl Session {
         let key = identity.key(self.from);
         self.handles.count_for(&key);
         let mut changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
-        let other = changes.other(&key);
-        *changes = other;
+        *changes = changes.other(&key);
         drop(changes);
         *self.identity.lock().unwrap_or_else(PoisonError::into_inner) = identity;
     }
@@ -641,9 +640,7 @@ impl Sessions {
             }
             None => self.stranger(peer),
         };
-        if let Identity::Nobody(why) = &identity {
-            return fail(ErrorKind::Unauthenticated, why.to_string());
-        }
+        identity.clone().principal()?;
         if let Some(session) = self.lock().by_id.get(&claims.session) {
             session.touch();
             return Ok(session.clone());

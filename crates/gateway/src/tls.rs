@@ -76,7 +76,7 @@ impl Tls {
     }
 
     /// Reads the files again if one has changed. Open connections keep the former certificate; new
-    /// authorities and revocations count for them at once. If the new files have an error, the former
+    /// authorities and revocations apply to them at once. If the new files have an error, the former
     /// ones stay in force.
     ///
     /// # Errors

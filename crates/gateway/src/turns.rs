@@ -27,7 +27,7 @@ use strait_telemetry::{Kind, Page, RequestId};
 const ENTRIES_A_TURN: usize = 32;
 /// A call that reads or writes more bytes is a transfer.
 const SMALL_BYTES: usize = 16 << 10;
-/// Transfers may have one in so many of a store's turns. The others are left to calls that move few
+/// Transfers may have one in this many of a store's turns. The others are left to calls that move few
 /// bytes.
 const TRANSFERS: usize = 4;
 

@@ -101,9 +101,7 @@ pub async fn open_session(
         }
         (None, None, _) => {
             let stranger = sessions.stranger(&context.peer);
-            if let Identity::Nobody(why) = stranger {
-                return fail(ErrorKind::Unauthenticated, why.to_string());
-            }
+            stranger.clone().principal()?;
             sessions.open(sessions.store(asked)?, stranger, from)?
         }
     };

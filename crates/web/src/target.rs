@@ -98,7 +98,8 @@ impl Query {
     /// If it isn't a decimal number, or is larger.
     pub fn number(&mut self, name: &str) -> Result<Option<u64>, Malformed> {
         let Some(text) = self.take(name) else { return Ok(None) };
-        let invalid = || Malformed(format!("{name} isn't a number: {:?}", shown(&text)));
+        let invalid =
+            || Malformed(format!("{name} must be a whole number below 2^63, not {:?}", shown(&text)));
         number(&text).filter(|number| i64::try_from(*number).is_ok()).ok_or_else(invalid).map(Some)
     }
 

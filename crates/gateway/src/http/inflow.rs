@@ -82,7 +82,7 @@ impl<'a> Inflow<'a> {
         Ok(piece.freeze())
     }
 
-    /// At most so many bytes of the body remain: `here`, those kept for the next piece, and the
+    /// At most this many bytes of the body remain: `here`, those kept for the next piece, and the
     /// announced ones.
     fn announced(&self, here: usize) -> usize {
         let to_come = self.body.size_hint().upper().map_or(usize::MAX, |bytes| bytes as usize);

@@ -231,8 +231,8 @@ impl Front {
         }
     }
 
-    /// Refuses a body of HTTP/1.0 without Content-Length, whose end can't be known. Gives the length,
-    /// if the head tells it.
+    /// Refuses a body of HTTP/1.0 without Content-Length, since nothing marks its end. Otherwise gives
+    /// the length, if the head tells it.
     fn demand_length(body: &Incoming, version: Version) -> Result<Option<u64>, Refusal> {
         let announced = body.size_hint().exact();
         match announced.is_none() && version < Version::HTTP_11 {

@@ -89,7 +89,7 @@ pub struct Attributes {
     modified_ms: Option<i64>,
     accessed_ms: Option<i64>,
     replication: Option<u64>,
-    /// The file is cut to so many bytes.
+    /// The file is truncated to this many bytes.
     length: Option<u64>,
 }
 

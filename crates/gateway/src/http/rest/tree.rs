@@ -19,7 +19,7 @@ use strait_store::{Error, ErrorKind, FileSystemExt, Result as StoreResult};
 use strait_web::encode_path;
 use tokio::sync::Mutex;
 
-/// An entry takes about so many times the bytes in JSON that a listing counts for it.
+/// As JSON, an entry takes about this many times the bytes that a listing counts for it.
 const JSON_EXPANSION: usize = 4;
 
 /// A file's or directory's status.
