@@ -95,7 +95,7 @@ async fn accept(
             let turns = shared.handshakes.holder(&Key::Origin(peer.origin()));
             let handshake = processor::in_turns(turns, acceptor.accept(stream));
             let shaken = tokio::time::timeout(shared.limits.stall, handshake).await?;
-            let stream = shaken.inspect_err(|error| tell_refused_certificate(peer, error))?;
+            let stream = shaken.inspect_err(|error| log_refused_certificate(peer, error))?;
             let peer = Peer { encrypted: true, ..peer };
             if !tls.asks_for_certificates() {
                 let (from, to) = Encrypted::split(stream);
@@ -142,7 +142,7 @@ fn refused_clear_text(peer: Peer) -> io::Error {
 
 /// Logs why the gateway refused a client's certificate. It logs no other failed handshakes: they don't
 /// concern the gateway's authorities and lists.
-fn tell_refused_certificate(peer: Peer, error: &io::Error) {
+fn log_refused_certificate(peer: Peer, error: &io::Error) {
     static REFUSED: Seldom = Seldom::new();
     let Some(error) = error.get_ref().and_then(|error| error.downcast_ref::<rustls::Error>()) else { return };
     let is_about_it =

@@ -46,7 +46,7 @@ pub struct Input<R> {
     /// The client has sent its last byte.
     ended: bool,
     /// [`Received::Left`] was returned for the client's end.
-    told_end: bool,
+    reported_end: bool,
     /// Bytes received in all.
     pub received: u64,
 }
@@ -93,7 +93,7 @@ impl<R: AsyncRead + Unpin> Input<R> {
             is_admitted: false,
             needed: 0,
             ended: false,
-            told_end: false,
+            reported_end: false,
             received: 0,
         }
     }
@@ -151,10 +151,10 @@ impl<R: AsyncRead + Unpin> Input<R> {
             }
             self.read(usize::MAX, account).await?;
         }
-        if self.told_end {
+        if self.reported_end {
             return std::future::pending().await;
         }
-        self.told_end = true;
+        self.reported_end = true;
         Ok(Received::Left)
     }
 

@@ -163,7 +163,7 @@ impl Gateway {
                                 });
                             }
                             None => {
-                                tell_refused(peer);
+                                log_refused(peer);
                                 // The gateway disconnects any further ones without an answer.
                                 if let Ok(place) = refusals.clone().try_acquire_owned() {
                                     connections.spawn(async move {
@@ -175,7 +175,7 @@ impl Gateway {
                         }
                     }
                     Err(error) => {
-                        tell_not_accepted(&error);
+                        log_failed_accept(&error);
                         if is_short_of_descriptors(&error) {
                             reserve.refuse_next(&listener).await;
                         } else {
@@ -201,14 +201,14 @@ fn is_short_of_descriptors(error: &io::Error) -> bool {
     error.raw_os_error().is_some_and(|number| short.contains(&number))
 }
 
-fn tell_not_accepted(error: &io::Error) {
+fn log_failed_accept(error: &io::Error) {
     static FAILED: Seldom = Seldom::new();
     if let Some(left_out) = FAILED.may_write() {
         tracing::warn!(%error, left_out, "a connection couldn't be accepted");
     }
 }
 
-fn tell_refused(peer: Peer) {
+fn log_refused(peer: Peer) {
     static REFUSED: Seldom = Seldom::new();
     if let Some(left_out) = REFUSED.may_write() {
         let (peer, origin) = (peer.address, peer.origin());
@@ -248,14 +248,14 @@ fn look(shared: &Arc<Shared>, reading: &Arc<Mutex<()>>, which: Look) {
 fn read_files(shared: &Shared, which: Look) {
     let (sessions, always) = (&shared.sessions, which == Look::Always);
     let passwords = if always { sessions.reload_passwords_now() } else { sessions.reload_passwords() };
-    tell_read("password file", passwords);
+    log_reading("password file", passwords);
     if let Some(tls) = &shared.tls {
         let certificates = if always { tls.reload().map(|()| true) } else { tls.reload_if_changed() };
-        tell_read("TLS certificates", certificates);
+        log_reading("TLS certificates", certificates);
     }
 }
 
-fn tell_read(what: &str, read: Result<bool, String>) {
+fn log_reading(what: &str, read: Result<bool, String>) {
     match read {
         Ok(true) => tracing::info!("{what} read anew"),
         Ok(false) => {}
