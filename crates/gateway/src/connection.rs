@@ -88,7 +88,7 @@ async fn accept(
     match tls {
         None => {
             let (from, to) = stream.into_split();
-            // On the heap, so that a connection takes the memory of its own kind only.
+            // On the heap, so that a connection in clear text doesn't take the memory of one by TLS.
             Box::pin(run(shared, from, to, peer, shutdown)).await
         }
         Some((tls, acceptor)) => {

@@ -44,7 +44,7 @@ pub fn init(context: &Context, args: InitArgs) -> Result<ClientHandle> {
     match opened {
         Ok(session) => {
             let id = session.id as i64;
-            // Over HTTP each call names its session, which idles out like those of lost connections.
+            // Over HTTP each call names its session. The session lingers, as after a lost connection.
             if !context.peer.http {
                 context.add_legacy(session);
             }

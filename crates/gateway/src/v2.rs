@@ -75,7 +75,7 @@ pub async fn open_session(
     let asked = request.store.as_deref().unwrap_or_default();
     let (lend_ms, lent) = (request.lend_ms, request.lent);
     let session = match (request.token, request.user, request.password) {
-        // A given password is always checked: a token finds the session again, and proves nothing.
+        // A given password is always checked. A token beside it only finds the session again.
         (token, Some(user), Some(password)) => {
             let store = sessions.store(asked)?;
             let login = context.log_in(user.as_bytes(), &password.0).await?;

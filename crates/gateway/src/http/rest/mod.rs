@@ -325,7 +325,7 @@ impl Asked<'_> {
             return Err(too_large());
         }
         let announced = self.body.size_hint().upper().map_or(JSON_BYTES, |bytes| bytes as usize);
-        // Once as it came, once as values.
+        // For the text, and for the values parsed from it.
         let memory = self.front.memory(2 * announced.min(JSON_BYTES)).await;
         let (flow, holder) = {
             let account = self.front.account();
@@ -343,7 +343,7 @@ impl Asked<'_> {
             let message = format!("the body isn't the JSON that is expected here: {why}");
             Failure::from(Error::new(ErrorKind::InvalidArgument, message))
         };
-        // serde takes an array for an object, too: its members in their order.
+        // serde also accepts an array as a struct, by the order of its fields.
         if body.trim_ascii_start().first() != Some(&b'{') {
             return Err(unexpected(&"it isn't an object"));
         }
