@@ -4,11 +4,11 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The closer of a session: a user, or None for all clients without a login.
+/// The user who closed a session. None stands for all clients without a login.
 type Owner = Option<Arc<str>>;
 
-/// The numbers of closed sessions, until their tokens have expired. No user makes it forget the
-/// numbers of others: a user keeps no more of them than there are places left.
+/// The numbers of closed sessions, kept until their tokens have expired. A user may take as many
+/// places as are free. Further numbers displace that user's oldest, never those of other users.
 pub struct Closed {
     known: HashSet<u128>,
     /// Oldest first; all are kept for the same time.
@@ -18,7 +18,8 @@ pub struct Closed {
 }
 
 impl Closed {
-    /// Remembers each number for `keep`, and at most `limit` of them, beside one for each user.
+    /// Remembers each number for `keep`, and at most `limit` in all. Beyond the limit, each user still
+    /// has one place.
     pub fn new(keep: Duration, limit: usize) -> Self {
         Self { known: HashSet::new(), by_owner: HashMap::new(), keep, limit }
     }

@@ -9,16 +9,16 @@ use std::sync::Arc;
 use std::time::Duration;
 use strait_store::{FileSystem, MAX_CHUNK_BYTES, Principal};
 
-/// A transfer that moves less than this in a stall's time isn't slow, but stuck (or meant to be).
+/// A transfer that moves fewer bytes than this within [`Limits::stall`] is stuck or an attack; the
+/// gateway ends it.
 pub(crate) const MIN_PROGRESS_BYTES: u64 = 16 << 10;
 
-/// Period of the search for changed files and idle sessions; shorter if sessions may linger for a
-/// shorter time. A changed password ends its user's sessions at the second search at the latest,
-/// within 5 s.
+/// The gateway looks for changed files and idle sessions this often, or more often if
+/// [`Limits::session_linger`] is shorter. A changed password ends its user's sessions at the second
+/// look at the latest, so within 5 s.
 pub(crate) const SWEEP_PERIOD: Duration = Duration::from_secs(2);
 
-/// Memory set aside for a page of a listing, and for other answers of bounded
-/// but more than trivial size.
+/// Memory for a page of a listing, or for an answer with block locations.
 pub(crate) const PAGE_BYTES: usize = 256 << 10;
 
 /// A gateway's configuration; `crates/strait` makes it from its flags.
@@ -68,7 +68,7 @@ pub struct HttpAccess {
 /// A directory of the gateway's host.
 #[derive(Clone)]
 pub struct LocalRoot {
-    /// Its absolute path, as clients name files in it.
+    /// Its absolute path. Clients write it before the names of its files, or use relative paths.
     pub path: PathBuf,
     /// The same directory as a store, which paths and links can't leave.
     pub fs: Arc<dyn FileSystem>,
@@ -76,15 +76,15 @@ pub struct LocalRoot {
     pub umask: u32,
 }
 
-/// Behaviour of the 2009 service if programs name no store of this gateway, or rely on a
+/// Behaviour of the 2009 service for programs that name no store of this gateway, or that rely on a
 /// server that ignored an argument.
 #[derive(Debug, Clone, Default)]
 pub struct Service2009 {
     /// Name or URI of the store for programs that name none of the configured ones. Without it, the
     /// gateway picks the only store, if there is only one.
     pub store: Option<String>,
-    /// Whether `write` appends, whichever offset the program names. Hadoop's server did, which
-    /// silently misplaces bytes.
+    /// Whether `write` ignores its offset and appends. Hadoop's server did so, which silently
+    /// misplaces bytes.
     pub ignore_write_offsets: bool,
 }
 
@@ -106,49 +106,50 @@ pub struct Access {
 /// The limits in force, each with its default's reason.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// Connections at once; no origin (a local user, an address) has more than it leaves to others.
+    /// Connections at once. An origin (a local user or an address) may hold as many as it leaves free,
+    /// so at most half.
     pub connections: usize,
-    /// Sessions at once, shared like connections. A connection with several sessions is unusual.
+    /// Sessions at once, shared like connections. Few connections have more than one session.
     pub sessions: usize,
-    /// Open files and listings a session.
+    /// Open files and listings of one session.
     pub handles_per_session: usize,
-    /// Open files and listings in all, shared by user: one alone has at most half of them.
+    /// Open files and listings of all sessions. A user has at most half of them.
     pub handles: usize,
     /// Changes that run in one store at once. A change runs to its end even if its client leaves,
     /// so without a limit they would pile up in a store that is stuck. Twice the connections: each
     /// has one, and closed connections may have left as many. Shared by user.
     pub changes_per_store: usize,
-    /// Closed sessions that the gateway remembers until their tokens expire, 20 MB in all: six
-    /// closed a second for as long as a token runs. No user, and not all strangers together, has
-    /// more than it leaves to others.
+    /// Closed sessions that the gateway remembers until their tokens expire. They take 20 MB, and
+    /// suffice for six a second during a token's time. A user has at most half of them, and so have
+    /// all clients without a login together.
     pub closed_sessions: usize,
-    /// Calls at work in one store at once, shared by user: with [`Limits::long_calls_per_store`] a
-    /// quarter of the 512 threads that all stores of the process may block. At most a quarter of
-    /// them move more than 16 KiB each.
+    /// Calls that run in one store at once, shared by user. Together with
+    /// [`Limits::long_calls_per_store`] they may block a quarter of the 512 threads that all stores of
+    /// the process share. At most a quarter of these calls move more than 16 KiB each.
     pub calls_per_store: usize,
-    /// Checksums at work in one store at once, shared by user. Each may keep a processor or a
-    /// disk busy for long, and more of them at once end no sooner.
+    /// Checksums that run in one store at once, shared by user. Each may keep a processor or a disk
+    /// busy for long, and more of them at once end no sooner.
     pub long_calls_per_store: usize,
     /// Bytes of one request. Four chunks, as 2009 clients may write more than
     /// one at a time.
     pub message_bytes: usize,
-    /// Bytes that requests being received and answers being sent may take in
-    /// all connections together, beyond each one's reserve. No user has more than half,
-    /// and one connection's answers no more than half of that: five reads of 4 MiB.
+    /// Bytes that the incoming requests and outgoing answers of all connections may hold together,
+    /// beyond each connection's reserve. A user has at most half of them, and the answers of one
+    /// connection at most half of that: six reads of 4 MiB.
     pub buffered_bytes: usize,
-    /// Bytes that each connection can always have for a request and an answer,
-    /// however much others hold: most requests and answers that carry no content. With
-    /// [`Limits::connections`] they bound this memory to 128 MiB.
+    /// Bytes that each connection always has for a request, and as many for an answer, however much
+    /// others hold. Most requests and answers without file content fit. With [`Limits::connections`]
+    /// they bound this memory to 128 MiB.
     pub reserved_bytes: usize,
     /// Bytes of one request on a connection that isn't attributed to a user. Before a login,
     /// clients need nothing larger.
     pub stranger_message_bytes: usize,
-    /// While a request waits for memory, the gateway ends clients that hold a part of
-    /// [`Limits::buffered_bytes`] and move their bytes more slowly than this. 2 Mbit/s:
-    /// slower links lose a connection only while memory is short.
+    /// While a request waits for memory, the gateway ends connections that hold a part of
+    /// [`Limits::buffered_bytes`] and move bytes more slowly than this. 2 Mbit/s: slower links lose a
+    /// connection only while memory is short.
     pub min_rate_bytes_per_s: u64,
-    /// A client has this long to begin, and the gateway measures its rate over at least as long. A
-    /// lost packet costs less (RFC 6298: 1 s at first).
+    /// The gateway measures a client's rate over at least this long, so that one lost packet ends no
+    /// connection (RFC 6298: TCP sends it again after 1 s at first).
     pub rate_grace: Duration,
     /// Reads of one connection that run at once; enough to keep a distant
     /// store busy.
@@ -157,35 +158,36 @@ pub struct Limits {
     pub list_page: usize,
     /// Entries of `listFiles`, which has no pages.
     pub list_files: usize,
-    /// Listings between two pages, of all users. Each may hold some hundred KiB of entries.
+    /// Listings of all users that have further pages. Each may hold some hundred KiB of entries.
     pub unfinished_listings: usize,
-    /// A listing that was used so lately goes on, even if there are too many.
+    /// A listing counts as in use for this long after its latest page. A user's new listing never ends
+    /// that user's listings in use.
     pub listing_in_use: Duration,
     /// The gateway ends a session after this long without requests, and its files with it.
     pub session_idle: Duration,
-    /// The gateway ends an idle connection after this long if it has sent nothing yet, or lacks a
-    /// login that it needs. So such connections don't hold places. A client asks as soon as it
-    /// connects; one that connects ahead of need gets a minute.
+    /// The gateway ends an idle connection after this long if its client has sent nothing yet, or
+    /// hasn't logged in but must. So such connections don't hold places. Most clients send a request
+    /// at once; a client that connects in advance has a minute.
     pub greeting: Duration,
     /// After its last connection is lost, a session waits this long for its client to return.
     pub session_linger: Duration,
     /// The gateway cuts a connection after this long without progress, in mid-request or while its
     /// client doesn't take its answers.
     pub stall: Duration,
-    /// Time that requests in flight have to end at shutdown.
+    /// At shutdown, requests in flight have this long to end.
     pub drain: Duration,
     /// Password checks at once. One takes 19 MiB and some 20 ms of a core
     /// (argon2id, OWASP's parameters), so more would be a way to exhaust both.
     pub password_checks: usize,
-    /// Logins that wait for their check or are in it, shared like connections. The last of them
-    /// waits under a second.
+    /// Logins whose password check waits or runs, shared like connections. The last of them waits less
+    /// than a second.
     pub logins: usize,
-    /// Each session remembers its answers to mutations this long, for retries. Clients retry for
-    /// some seconds, and wait for an answer as long as their users let them.
+    /// A session remembers its answers to mutations for this long, for retries. Clients give up on a
+    /// request after about as long (docs/client-protocol.md).
     pub remembered_for: Duration,
-    /// Bytes of all remembered answers together: some 250,000 that succeeded. No session has more
-    /// than it leaves to others, so one alone has half: those of the last 2 minutes at 1,000
-    /// changes a second. Each session may have 32 KiB in any case.
+    /// Bytes of all remembered answers together: some 250,000 of mutations that succeeded. A session
+    /// has at most half of them, which suffices for 1,000 changes a second. Each session always has 32
+    /// KiB.
     pub remembered_bytes: usize,
     /// A token expires after this long, unless its client renews it by opening its session again.
     pub token_renewal: Duration,
@@ -244,8 +246,8 @@ const DESCRIPTORS_A_CONNECTION: usize = 4;
 
 impl Limits {
     /// These limits, lowered to those that a process with this many descriptors (RLIMIT_NOFILE) can
-    /// serve. Without descriptors everything fails; at a limit only the client fails that wants
-    /// more.
+    /// serve. If the descriptors run out, every call fails; at a limit, only the request that exceeds
+    /// it fails.
     pub fn within_descriptors(mut self, descriptors: usize) -> Self {
         self.handles = self.handles.min(descriptors / DESCRIPTORS_A_HANDLE);
         self.connections = self.connections.min(descriptors / DESCRIPTORS_A_CONNECTION);

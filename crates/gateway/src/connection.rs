@@ -38,18 +38,18 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
 use tokio_rustls::rustls;
 use tokio_rustls::rustls::pki_types::CertificateDer;
 
-/// Once a client has sent its last byte, each answer has this long to be ready. Programs that shut
-/// down only their sending side and wait (`nc -N`) get those of ordinary calls. A client that has
-/// left costs no more than this.
+/// After a client has sent its last byte, the gateway waits this long for each further answer. So
+/// programs that shut down only their sending side (`nc -N`) get the answers to ordinary calls, and a
+/// client that has left costs no more than this.
 const LEAVING_PATIENCE: Duration = Duration::from_secs(1);
 /// Most pieces of one writev; answers have three or fewer each.
 const MAX_SLICES: usize = 16;
 /// Bytes of a refused client that the gateway reads and drops, so that the refusal reaches it
 /// before the reset that unread bytes would cause.
 const REFUSED_DRAIN_BYTES: u64 = 1 << 20;
-/// Congestion control of connections within a host. They lose nothing that slowing down would save,
-/// but BBR, the default of many systems, paces even there, at a rate that it measured once. Reno is
-/// in every kernel, and any user may select it.
+/// Congestion control of connections within a host, which have no network to congest. BBR, the default
+/// of many systems, still limits them to a rate that it measured once. Reno doesn't. It is in every
+/// kernel, and any user may select it.
 const CONGESTION_WITHIN_A_HOST: &str = "reno";
 
 /// Serves one connection until its client leaves, breaks the protocol or stalls, or until the
@@ -60,8 +60,8 @@ pub async fn serve(shared: Arc<Shared>, stream: TcpStream, peer: Peer, shutdown:
     }
 }
 
-/// Serves clear text or TLS, by the client's first byte. If TLS is configured, clear text may come
-/// only from this host; if clients must show certificates, from nowhere.
+/// Serves TLS or clear text, as the client's first byte tells. If TLS is configured, only clients on
+/// this host may use clear text. If clients must show certificates, none may.
 async fn accept(
     shared: Arc<Shared>,
     stream: TcpStream,
@@ -88,14 +88,14 @@ async fn accept(
     match tls {
         None => {
             let (from, to) = stream.into_split();
-            // On the heap, so that a connection takes the memory of its own kind only.
+            // On the heap, so that a connection in clear text doesn't take the memory of one by TLS.
             Box::pin(run(shared, from, to, peer, shutdown)).await
         }
         Some((tls, acceptor)) => {
             let turns = shared.handshakes.holder(&Key::Origin(peer.origin()));
             let handshake = processor::in_turns(turns, acceptor.accept(stream));
             let shaken = tokio::time::timeout(shared.limits.stall, handshake).await?;
-            let stream = shaken.inspect_err(|error| tell_refused_certificate(peer, error))?;
+            let stream = shaken.inspect_err(|error| log_refused_certificate(peer, error))?;
             let peer = Peer { encrypted: true, ..peer };
             if !tls.asks_for_certificates() {
                 let (from, to) = Encrypted::split(stream);
@@ -132,22 +132,22 @@ async fn while_trusted(
 
 fn refused_clear_text(peer: Peer) -> io::Error {
     static REFUSED: Seldom = Seldom::new();
-    let why =
-        "TLS required: this gateway serves clear text to its own host only, and not with --tls-client-ca";
+    let why = "TLS required: this gateway accepts clear text from its own host only, and from no host with \
+               --tls-client-ca";
     if let Some(left_out) = REFUSED.may_write() {
         tracing::warn!(peer = %peer.address, left_out, "connection refused: {why}");
     }
     io::Error::new(io::ErrorKind::PermissionDenied, why)
 }
 
-/// Tells the operator why a client's certificate was refused; a handshake fails for many other
-/// reasons, which say nothing of the gateway's authorities and lists.
-fn tell_refused_certificate(peer: Peer, error: &io::Error) {
+/// Logs why the gateway refused a client's certificate. It logs no other failed handshakes: they don't
+/// concern the gateway's authorities and lists.
+fn log_refused_certificate(peer: Peer, error: &io::Error) {
     static REFUSED: Seldom = Seldom::new();
     let Some(error) = error.get_ref().and_then(|error| error.downcast_ref::<rustls::Error>()) else { return };
     let is_about_it =
         matches!(error, rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented);
-    if let Some(left_out) = is_about_it.then(|| REFUSED.may_write()).flatten() {
+    if is_about_it && let Some(left_out) = REFUSED.may_write() {
         let why = error.to_string();
         tracing::warn!(peer = %peer.address, why, left_out, "a client's certificate was refused");
     }
@@ -200,10 +200,9 @@ async fn run<R: AsyncRead + Departure + Unpin, W: AsyncWrite + Unpin>(
         context: context.clone(),
         shared,
     };
-    let http_peer = connection.context.peer;
     let result = match connection.run(shutdown.clone()).await {
         Ok(Some(Http { io, account, cut })) => {
-            http::serve(context.shared.clone(), io, http_peer, (account, cut), shutdown).await
+            http::serve(context.shared.clone(), io, peer, (account, cut), shutdown).await
         }
         Ok(None) => Ok(()),
         Err(error) => Err(error),
@@ -232,7 +231,8 @@ struct Connection<R, W> {
     key: Key,
     /// [`Context::changes`] when the account was last attributed.
     attribution: u64,
-    /// Fires if others wait for memory that this connection holds and doesn't use.
+    /// Fires if this connection must end: it uses the memory that it holds too slowly, and others wait
+    /// for it.
     cut: Cut,
     input: Input<R>,
     output: Output<W>,
@@ -305,7 +305,7 @@ impl<R: AsyncRead + Departure + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
                 () = moment(self.leaves_at), if self.leaves_at.is_some() && !self.running.is_empty() =>
                     return Ok(None),
                 _ = &mut self.cut => {
-                    let message = "others wait for memory that this client uses too slowly";
+                    let message = "too slow: other requests wait for the memory that this client holds";
                     return Err(io::Error::new(io::ErrorKind::TimedOut, message));
                 }
                 _ = ticks.tick() => watch.check(&self, may_receive)?,
@@ -320,7 +320,7 @@ impl<R: AsyncRead + Departure + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
         Http { io, account: self.account, cut: self.cut }
     }
 
-    /// Takes what the client sent, or its leaving.
+    /// Takes a request, or notes that the client sends no more.
     fn take(&mut self, received: Received) {
         match received {
             Received::Request(request) => {
@@ -360,7 +360,7 @@ impl<R: AsyncRead + Departure + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
         }
     }
 
-    /// Starts the request that waits, if its turn and its memory have come. Whether it did.
+    /// Starts the pending request if its turn has come and it has memory. Returns whether it did.
     fn start_pending(&mut self) -> bool {
         let Some(request) = &self.pending else { return false };
         if self.due.is_some_and(|due| due > Instant::now()) {
@@ -393,8 +393,8 @@ impl<R: AsyncRead + Departure + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
     }
 }
 
-/// Waits until then; without a time for ever. `select!` evaluates each branch's expression, also if
-/// its condition fails. This one reads no clock before it is polled.
+/// Waits until `at`, or forever if that is None. `select!` evaluates each branch's expression even if
+/// its condition is false, so this one reads no clock before it is polled.
 async fn moment(at: Option<Instant>) {
     match at {
         Some(at) => sleep_until(at).await,
@@ -518,7 +518,7 @@ impl<W: AsyncWrite + Unpin> Output<W> {
             let mut rest = from.take(REFUSED_DRAIN_BYTES);
             tokio::io::copy(&mut rest, &mut tokio::io::sink()).await
         };
-        let _ = tokio::time::timeout(std::time::Duration::from_secs(1), drain).await;
+        let _ = tokio::time::timeout(Duration::from_secs(1), drain).await;
         Ok(())
     }
 }

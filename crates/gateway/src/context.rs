@@ -21,20 +21,21 @@ pub struct Context {
     current: Mutex<Current>,
     /// Counts changes that may affect [`Context::attributed`].
     changes: AtomicU64,
-    /// The client had left when its latest request began that needs it.
+    /// Whether the latest request must not run without its client, and began after the client had
+    /// left.
     left: AtomicBool,
 }
 
 /// The sessions that a connection uses.
 #[derive(Default)]
 struct Current {
-    /// Of the 2009 service, latest last; they end with the connection.
+    /// Sessions of the 2009 service, latest last. They end with the connection.
     legacy: VecDeque<Arc<Session>>,
-    /// Name of the store of all 2009 sessions so far.
+    /// Name of the store of the first 2009 session.
     legacy_store: Option<String>,
-    /// They were on several stores.
+    /// Whether a later 2009 session was on another store.
     legacy_stores_differ: bool,
-    /// Of DfsV2; it outlives the connection for a while.
+    /// The session of DfsV2 that was opened on the connection. It outlives the connection for a while.
     attached: Option<Arc<Session>>,
     /// Other sessions that requests named by token, latest last. They stay in use as long as the
     /// connection lasts.
@@ -107,13 +108,13 @@ impl Context {
         self.changes.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Records whether the client had left before the request that begins now, which needs it.
+    /// Records, for a request that begins now, whether it needs its client and the client has left.
     pub fn note_left(&self, has_left: bool) {
         self.left.store(has_left, Ordering::Release);
     }
 
-    /// Fails for a change whose client had left before the change began: the client may have repeated
-    /// it at another gateway.
+    /// Fails if the client had left before its change began: the client may have repeated the change
+    /// at another gateway.
     ///
     /// # Errors
     /// Unavailable: nothing was done.
@@ -186,7 +187,7 @@ impl Context {
         self.leave(before);
     }
 
-    /// A call in the session of a DfsV2 token, or without one in the connection's own.
+    /// A call in the session of a DfsV2 token. Without a token, in the connection's own session.
     pub fn caller(&self, token: &Option<Secret>) -> Result<Caller> {
         let session = match token {
             Some(token) => {
@@ -230,7 +231,7 @@ impl Context {
         }
     }
 
-    /// The session that a 2009 client handle names, or the connection's own without a handle.
+    /// The session that a 2009 client handle names. Without a handle, the connection's own.
     pub fn client(&self, handle: Option<i64>) -> Result<Arc<Session>> {
         let found = match handle {
             None => self.legacy(),

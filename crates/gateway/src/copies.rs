@@ -1,8 +1,8 @@
 //! `copyToLocalFile` and `copyFromLocalFile`: between a store and a directory of the gateway's host
 //! that its operator named.
 //!
-//! A copy gets its name when it is whole. If it fails, or its client leaves, the former file stays
-//! as it was. For its chunks a copy takes a part of the memory that clients share.
+//! A copy gets its name when it is whole. If it fails, or its client leaves, the former file stays as
+//! it was. A copy takes memory for one chunk from the budget that all clients share.
 
 use crate::config::LocalRoot;
 use crate::context::{Caller, Context};
@@ -45,8 +45,8 @@ struct End {
 }
 
 impl End {
-    /// Names the client's path in a failure of this end: an adapter names the file that it was
-    /// called for, which may be the `temporary` one.
+    /// Puts the client's path into an error of this end. An adapter names the file that it was called
+    /// for, which may have the name `temporary`.
     fn failed(&self, operation: &'static str, error: Error, temporary: &str) -> Error {
         let message = error.message().replace(temporary, self.path.name());
         Error::new(error.kind(), message)
@@ -79,7 +79,7 @@ fn local_end(context: &Context, caller: &Caller, text: Option<Text>) -> Result<E
         );
     };
     let Ok(inside) = Path::new(asked.as_str()).strip_prefix(&root) else {
-        return refuse(format!("only files below {} may be copied to and from", root.display()));
+        return refuse(format!("copies may read and write only files below {}", root.display()));
     };
     let path = StorePath::parse(&format!("/{}", inside.display()))?;
     Ok(End { fs, who: caller.who.clone(), path, shown: asked })
@@ -104,7 +104,7 @@ async fn copy(context: &Context, caller: &Caller, source: &End, target: &End) ->
     let umask = context.shared.local_root.as_ref().map_or(0o077, |root| root.umask);
     let permission = permission(source, target, umask).await.map_err(unreadable)?;
     let options = CreateOptions { permission, ..CreateOptions::default() };
-    // From before it is made, since the client may leave meanwhile.
+    // Before the store makes the file, since the client may leave meanwhile.
     let mut temporary = Temporary::new(target.fs.clone(), target.who.clone(), directory.join(&name)?);
     let mut writer = temporary.create(&options).await.map_err(unwritable)?;
     let mut offset = 0;
@@ -117,12 +117,11 @@ async fn copy(context: &Context, caller: &Caller, source: &End, target: &End) ->
         writer.append(bytes).await.map_err(unwritable)?;
     }
     writer.close().await.map_err(unwritable)?;
-    let (renamed, to) = (temporary.rename(target.path.clone(), true), unwritable);
-    turns::to_its_end(renamed).await.map_err(to)?;
+    turns::to_its_end(temporary.rename(target.path.clone(), true)).await.map_err(unwritable)?;
     Ok(true)
 }
 
-/// The permission bits of a copy: the source's, as far as the umask leaves them. None if either
+/// The permission bits of a copy: the source's, without those that the umask removes. None if either
 /// store has no permissions.
 async fn permission(source: &End, target: &End, umask: u32) -> Result<Option<u32>> {
     if !source.fs.capabilities().permissions || !target.fs.capabilities().permissions {

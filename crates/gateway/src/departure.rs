@@ -1,7 +1,8 @@
-//! Whether a client has closed its sending side, even if its last requests aren't read yet.
+//! Tells whether a client has closed its sending side, before its last requests are read.
 //!
-//! A gateway that stood still may find a change in its socket that its client has repeated at
-//! another gateway meanwhile, and perhaps built upon. Executed now, it would destroy that.
+//! After a gateway was stopped for a while, its socket may hold a change that the client has since
+//! repeated at another gateway. If the gateway executed it now, it could undo the client's later
+//! changes.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
@@ -28,8 +29,8 @@ impl Departure for OwnedReadHalf {
 /// The receiving side of a TLS connection.
 pub struct Encrypted {
     from: ReadHalf<TlsStream<TcpStream>>,
-    /// The stream's, which `from` keeps open. The half doesn't show it, and a second descriptor for
-    /// each connection would be dear.
+    /// The stream's socket, which `from` keeps open. A `ReadHalf` gives no access to it, and a second
+    /// descriptor for each connection would halve their number.
     socket: RawFd,
 }
 

@@ -17,10 +17,10 @@ use strait_store::Result;
 use strait_telemetry::RequestId;
 use strait_wire::{ApplicationError, ApplicationErrorKind, Call, Encoded, Method, Wire, methods as m};
 
-/// Executes a request and gives the answer. `granted` is the memory for an answer that may be cut
-/// to it. The work counts for `key` until the request's session says for whom it acts.
+/// Executes a request and gives the answer. `granted` is memory for the answer, which is cut to fit
+/// it. The work counts for `key` until the request's session names its user.
 ///
-/// A panic, as libraries of stores have them, fails only its own call. The connection and the
+/// A panic, for example in a store's library, fails only its own call. The connection and the
 /// session's open files stay.
 pub async fn execute(request: Request, context: Arc<Context>, key: Key, granted: Option<Permit>) -> Outgoing {
     let (wire, name, sequence) = (request.wire, request.name.clone(), request.sequence);
@@ -29,8 +29,8 @@ pub async fn execute(request: Request, context: Arc<Context>, key: Key, granted:
     let run = turns::call(key, Box::pin(run(request, context, granted)));
     let answer = AssertUnwindSafe(RequestId::scope(Some(id), run)).catch_unwind().await;
     answer.unwrap_or_else(|_| {
-        tracing::error!(%name, request = %id, "a call met a defect");
-        let message = "a defect in the gateway or its store".to_owned();
+        tracing::error!(%name, request = %id, "a call panicked");
+        let message = "the gateway or its store has a bug: the call panicked".to_owned();
         let error = ApplicationError { kind: ApplicationErrorKind::InternalError, message };
         Outgoing { encoded: error.reply(wire, &name, sequence), memory: None, last: false }
     })

@@ -1,10 +1,10 @@
 //! Resources that clients share: bytes, places, turns.
 //!
-//! A pool has a number of units. A holder (a user, or an address) may have one request of any size.
-//! Beyond it, a holder takes no more units than it leaves free ("dynamic thresholds", Choudhury
-//! and Hahne, 1998), and never more than half of all. So N holders that want everything at the same time
-//! get 1/(N+1) each. If they come one after the other, each gets half of the rest, and the pool is
-//! full after some log2 of its units: a newcomer then waits until one of them returns units. The pool
+//! A pool has a number of units. A holder (a user or an origin) may have one request of any size.
+//! Beyond it, a holder takes no more units than it leaves free ("dynamic thresholds", Choudhury and
+//! Hahne, 1998), and never more than half of all. So N holders that want everything at the same time
+//! get 1/(N+1) each. If they come one after the other, each gets half of the rest, and about
+//! log2(units) holders fill the pool. A newcomer then waits until one of them returns units. The pool
 //! serves waiting holders in turn, each in the order of its requests.
 //!
 //! If no request waits, taking and returning units are two atomic operations each.
@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 /// With fewer holders, the pool doesn't look for unused ones.
 const FIRST_LOOK: usize = 64;
 
-/// The user or origin that units count for.
+/// The user or origin whose share a unit is taken from.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Key {
     /// A user who logged in, from any address.
@@ -42,7 +42,7 @@ struct Table {
     prune_at: usize,
     /// Holders with requests that wait. The first is served next.
     turns: VecDeque<Turn>,
-    /// A request within its holder's share waits for units that others hold. No request passes it.
+    /// A holder without any units waits. No later request is served before it.
     short: bool,
     next_number: u64,
 }
@@ -58,7 +58,7 @@ struct Ticket {
     granted: oneshot::Sender<Grant>,
 }
 
-/// A user or an address, with its units of a pool.
+/// A user or an origin, with its units of a pool.
 pub struct Holder {
     pool: Arc<Pool>,
     held: AtomicUsize,
@@ -76,13 +76,13 @@ pub struct Grant {
     units: usize,
 }
 
-/// A request that waits, and the units that it lacks.
+/// A request that waits, and the units that it needs.
 pub struct Need {
     /// The waiting holder.
     pub holder: Arc<Holder>,
     /// Units it waits for.
     pub units: usize,
-    /// The holder has its share, so only its own units can serve it.
+    /// The request exceeds its holder's share, so only units that this holder returns can serve it.
     pub own: bool,
 }
 
@@ -221,14 +221,14 @@ impl Holder {
         self.pool.holder(key)
     }
 
-    /// Units that it may still take, as things stand.
+    /// Units that it may take now.
     pub fn room(&self) -> usize {
         let held = self.held();
         let free = self.pool.free.load(Ordering::SeqCst);
         self.pool.half().saturating_sub(held).min(free.saturating_sub(held))
     }
 
-    /// Takes free units. None if the holder has its share, or if others wait for units.
+    /// Takes free units. None if they exceed the holder's share, or if earlier requests come first.
     pub fn try_take(self: &Arc<Self>, units: usize) -> Option<Grant> {
         if self.pool.waiting.load(Ordering::SeqCst) > 0 {
             let table = self.pool.lock();
@@ -245,7 +245,7 @@ impl Holder {
         grant
     }
 
-    /// Waits for units (for all of them, if more are requested). A caller that drops this loses its
+    /// Waits for `units`, or for the whole pool if that has fewer. A caller that drops this loses its
     /// place.
     pub async fn take(self: Arc<Self>, units: usize) -> Grant {
         let units = units.min(self.pool.total);

@@ -23,8 +23,8 @@ pub enum Handle {
     Listing(Arc<tokio::sync::Mutex<Listing>>),
 }
 
-/// The rest of a directory. It may hold over one entry, taken already, that the last page had no
-/// room for.
+/// The rest of a directory. If the last page had no room for an entry that was read already, `held`
+/// keeps it.
 pub struct Listing {
     /// Entries to come.
     pub entries: BoxStream<'static, Result<FileStatus>>,
@@ -32,7 +32,7 @@ pub struct Listing {
     pub held: Option<FileStatus>,
     /// Pages that were begun.
     pub pages: u32,
-    /// The place that it takes in the limits.
+    /// Its place within the limits.
     _place: Place,
 }
 
@@ -57,7 +57,7 @@ pub struct OpenFile {
     pub reading: Option<Reading>,
     /// For writing, if it was opened for that; None inside once it is closed.
     pub writer: Option<tokio::sync::Mutex<Option<Box<dyn FileWriter>>>>,
-    /// The place that it takes in the limits, until the last call on it is done.
+    /// Its place within the limits, held until the last call on it has ended.
     _place: Place,
 }
 
@@ -139,7 +139,7 @@ impl OpenFile {
 pub struct Closed {
     /// Its length; 0 if it wasn't open for writing.
     pub length: u64,
-    /// Replicas that hold all bytes, at least, if the store tells.
+    /// At least this many replicas hold all bytes, if the store tells.
     pub replicas: Option<u32>,
 }
 
@@ -174,11 +174,10 @@ impl Handles {
         Self { open, ended, own: Arc::default(), limit, share }
     }
 
-    /// Counts further handles for this user.
+    /// Counts handles that are opened from now on for this user.
     pub fn count_for(&self, key: &Key) {
         let mut share = self.share();
-        let other = share.other(key);
-        *share = other;
+        *share = share.other(key);
     }
 
     fn share(&self) -> MutexGuard<'_, Arc<Holder>> {
@@ -190,7 +189,7 @@ impl Handles {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place for one more. Take it before asking a store.
+    /// A place for one more handle. Take it before you call the store.
     ///
     /// # Errors
     /// Busy if no more may be opened.
@@ -198,7 +197,7 @@ impl Handles {
         let enough = |own| (own < self.limit).then_some(own + 1);
         if self.own.fetch_update(Ordering::AcqRel, Ordering::Acquire, enough).is_err() {
             let limit = self.limit;
-            let message = format!("the session has {limit} files open, the most it may; close some");
+            let message = format!("the session has its maximum of {limit} open files; close some");
             return fail(ErrorKind::Busy, message);
         }
         let shared = self.share().try_take(1);
@@ -271,14 +270,13 @@ impl Handles {
 
 /// The user's share of open files is used up.
 pub fn too_many_files() -> Error {
-    let message = "this user, or all users together, have too many files open to open more; close some, or \
-                   try again later";
+    let message = "too many open files, of this user or of all users; close some, or try again later";
     Error::new(ErrorKind::Busy, message)
 }
 
 fn ended_early() -> Error {
-    let message =
-        "too many listings are unfinished, and this one was not used for the longest time; list anew";
+    let message = "too many listings are unfinished, so the gateway ended this one, the least \
+                   recently used; list anew";
     Error::new(ErrorKind::Busy, message)
 }
 

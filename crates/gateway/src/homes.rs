@@ -2,9 +2,9 @@
 //! without a home other users couldn't create anything.
 
 use std::sync::Arc;
-use strait_store::{Error, ErrorKind, FileSystem, Principal, Result, SetAttributes, StorePath};
+use strait_store::{ErrorKind, FileSystem, Principal, Result, SetAttributes, StorePath};
 
-/// Where homes are, and relative paths begin, as in HDFS.
+/// The directory of homes, as in HDFS. A 2009 program's relative paths begin in its user's home.
 pub const HOMES: &str = "/user";
 /// Only its owner can list a home, unless the owner changes this.
 const HOME_PERMISSION: u32 = 0o700;
@@ -54,7 +54,7 @@ impl Homes {
         match self.fs.stat(&self.superuser, path).await {
             Ok(_) => Ok(true),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(Error::at(error, "look for the home", path)),
+            Err(error) => Err(error.at("look for the home", path)),
         }
     }
 }

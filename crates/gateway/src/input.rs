@@ -1,4 +1,5 @@
-//! Requests out of a connection's bytes, bounded before anything is allocated.
+//! Splits a connection's bytes into requests. It checks each length against the limits before it
+//! allocates.
 
 use crate::config::Limits;
 use crate::memory::{Account, Permit};
@@ -20,8 +21,8 @@ const READ_BYTES: usize = 16 << 10;
 /// Bytes that a large request may have beyond the memory set aside for it: small fields after a
 /// large one, which the scanner can't foresee.
 const TAIL_BYTES: usize = 16 << 10;
-/// Most bytes read beyond the known end of a large request. So its tail isn't read field by field,
-/// and no request's buffer holds another request.
+/// Most bytes read beyond the known end of a large request. With fewer, small fields at its end would
+/// take a system call each; with more, its large buffer could hold the next request too.
 const OVERREAD_BYTES: usize = 1 << 10;
 
 /// The receiving side of a connection.
@@ -45,7 +46,7 @@ pub struct Input<R> {
     /// The client has sent its last byte.
     ended: bool,
     /// [`Received::Left`] was returned for the client's end.
-    told_end: bool,
+    reported_end: bool,
     /// Bytes received in all.
     pub received: u64,
 }
@@ -92,7 +93,7 @@ impl<R: AsyncRead + Unpin> Input<R> {
             is_admitted: false,
             needed: 0,
             ended: false,
-            told_end: false,
+            reported_end: false,
             received: 0,
         }
     }
@@ -117,9 +118,9 @@ impl<R: AsyncRead + Unpin> Input<R> {
         (self.from, self.buffer.freeze())
     }
 
-    /// Memory that the request being received needs. The bytes of JSON's payloads are decoded into
-    /// others. Its length isn't known before its end, unless it is framed, so it has that of a
-    /// stranger's largest request, or of the largest.
+    /// Memory that the request being received needs. JSON needs twice its length, since payloads are
+    /// decoded into other bytes. The length of unframed JSON isn't known before its end. It counts as
+    /// a stranger's largest request, and once it is longer, as the largest of all.
     fn claim(&self, reserve_bytes: usize) -> usize {
         match self.wire {
             Some(Wire { protocol: Protocol::Json, framed }) if self.needed > reserve_bytes => {
@@ -150,10 +151,10 @@ impl<R: AsyncRead + Unpin> Input<R> {
             }
             self.read(usize::MAX, account).await?;
         }
-        if self.told_end {
+        if self.reported_end {
             return std::future::pending().await;
         }
-        self.told_end = true;
+        self.reported_end = true;
         Ok(Received::Left)
     }
 
@@ -213,7 +214,7 @@ impl<R: AsyncRead + Unpin> Input<R> {
     /// Refuses requests too large for a stranger, before taking memory for them.
     async fn admit(&mut self, account: &Account, sender: &impl Fn() -> Sender) -> Option<Received> {
         self.undecided = false;
-        // A stranger may have memory for a smaller part of the request, so that is no admission.
+        // `self.memory` is no sign of admission: a stranger may have it for the request's first part.
         if self.is_admitted || self.needed <= self.stranger_bytes.max(account.reserve_bytes()) {
             return None;
         }
@@ -237,8 +238,8 @@ impl<R: AsyncRead + Unpin> Input<R> {
         }
     }
 
-    /// Waits for the memory of a request larger than the reserve. Refuses a request that announces
-    /// further bytes later if there is no memory for them at once.
+    /// Waits for the memory of a request larger than the reserve. If the request announces further
+    /// bytes later, and there is no memory for them at once, refuses it.
     async fn have_memory(&mut self, account: &Account) -> Option<Received> {
         if self.needed <= account.reserve_bytes() {
             return None;

@@ -8,7 +8,7 @@
 //! the reason for each answer here that differs from DfsV2's.
 
 use crate::context::{Caller, Context};
-use crate::errors::{required, unsigned};
+use crate::errors::{required, signed, unsigned};
 use crate::handles::{Handle, OpenFile};
 use crate::legacy_names as names;
 use crate::random::random;
@@ -44,7 +44,7 @@ pub fn init(context: &Context, args: InitArgs) -> Result<ClientHandle> {
     match opened {
         Ok(session) => {
             let id = session.id as i64;
-            // Over HTTP each call names its session, which idles out like those of lost connections.
+            // Over HTTP each call names its session. The session lingers, as after a lost connection.
             if !context.peer.http {
                 context.add_legacy(session);
             }
@@ -64,8 +64,8 @@ fn client(context: &Context, handle: &Option<ClientHandle>) -> Result<Arc<Sessio
     context.client(handle.as_ref().and_then(|handle| handle.id))
 }
 
-/// Without a password file a login changes nothing. It succeeds if the session has a principal
-/// already, the anonymous one.
+/// Without a password file a login changes nothing. It succeeds if the session may act without a
+/// login.
 pub async fn login(context: &Context, args: LoginArgs) -> Result<bool> {
     let Ok(session) = client(context, &args.ch) else { return Ok(false) };
     let sessions = &context.shared.sessions;
@@ -125,9 +125,9 @@ pub fn caller(context: &Context, handle: &Option<ClientHandle>) -> Result<Caller
     Caller::of(&context.shared.sessions, client(context, handle)?)
 }
 
-/// A call in the session that a client handle names, or for an unknown handle in the connection's
-/// own: Hadoop's server ignored the handle of a call on a path. But if the connection has had sessions on
-/// several stores, the call fails: it would change another store than the handle's.
+/// A call in the session that a client handle names. An unknown handle stands for the connection's own
+/// session, since Hadoop's server ignored the handles of calls on paths. But if the connection has had
+/// sessions on several stores, the call fails: it might change another store than the program means.
 pub fn caller_for_path(context: &Context, handle: &Option<ClientHandle>) -> Result<Caller> {
     let session = client(context, handle).or_else(|unknown| context.legacy_for_unknown().ok_or(unknown))?;
     Caller::of(&context.shared.sessions, session)
@@ -179,10 +179,10 @@ pub async fn stat(context: &Context, args: PathArgs) -> Result<FileStatus> {
 
 fn status(from: strait_store::FileStatus) -> FileStatus {
     FileStatus {
-        length: Some(i64::try_from(from.length).unwrap_or(i64::MAX)),
+        length: Some(signed(from.length)),
         isdir: Some(from.is_directory()),
         block_replication: Some(i16::try_from(from.replication).unwrap_or(i16::MAX)),
-        blocksize: Some(i64::try_from(from.block_size).unwrap_or(i64::MAX)),
+        blocksize: Some(signed(from.block_size)),
         modification_time: Some(from.modified_ms),
         permission: Some(symbolic(from.permission)),
         owner: Some(from.owner),
@@ -248,7 +248,12 @@ pub async fn open(context: &Context, args: OpenArgs) -> Result<DfsHandle> {
             };
             OpenFile::writer(path, writer, true, place)
         }
-        _ => return fail(ErrorKind::InvalidArgument, "the mode is 1 READ, 2 WRITE or 3 READ_WRITE"),
+        _ => {
+            return fail(
+                ErrorKind::InvalidArgument,
+                "the mode must be 1 (READ), 2 (WRITE) or 3 (READ_WRITE)",
+            );
+        }
     };
     let id = caller.session.add_handle(who, Handle::File(Arc::new(file)))?;
     Ok(DfsHandle { id: Some(id) })
@@ -307,7 +312,7 @@ pub async fn write(context: &Context, args: WriteArgs) -> Result<bool> {
         None => data.len() as u64,
     };
     if length > data.len() as u64 {
-        return refuse(format!("len is {length}, the buffer has {} bytes", data.len()));
+        return refuse(format!("len is {length}, but the buffer has {} bytes", data.len()));
     }
     data.truncate(length as usize);
     let mut held = writer.lock().await;
@@ -319,8 +324,7 @@ pub async fn write(context: &Context, args: WriteArgs) -> Result<bool> {
         _ if context.shared.service_2009.ignore_write_offsets => {}
         offset => {
             return refuse(format!(
-                "offset {offset}, but the file is at {position}: files are written at their end, at offset \
-                 {position} or -1"
+                "the offset is {offset}, but the file ends at {position}: write at offset {position} or -1"
             ));
         }
     }

@@ -10,8 +10,8 @@ use strait_telemetry::Seldom;
 /// Most characters of a URI that a log line repeats.
 const SHOWN_CHARS: usize = 200;
 
-/// The store for `init`. Programs of that time name a Sector master, or a Hadoop cluster whose
-/// server ignored the URI. So a URI of no configured store selects the store for such programs. An
+/// The store for `init`. Programs of that time name a Sector master, or a Hadoop cluster whose server
+/// ignored the URI. So a URI that names no configured store selects the store for such programs. An
 /// empty URI selects the same, or the default store if none is set.
 ///
 /// # Errors

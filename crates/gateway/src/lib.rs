@@ -7,8 +7,8 @@
 //!   socket ←─ connection (answers in order) ←─┘ memory (one budget for all)
 //! ```
 //!
-//! `fair` holds the rules by which users share memory and turns. `slow` ends clients that keep memory
-//! from others. `processor` keeps one user's ready tasks few.
+//! `fair` holds the rules by which users share memory and turns. `slow` ends connections that keep
+//! memory from others. `processor` bounds how many tasks of one user are ready to run.
 //!
 //! One TCP port, one task a connection. [`Config`] names the stores, the clients to serve and the
 //! limits. Every limit has a name and a reason in [`Limits`].
@@ -22,11 +22,11 @@
 //!                                                        → rest: memory → pieces of bodies ⇄ store
 //! ```
 //!
-//! Both ways of Thrift meet at `Request`: behind it nothing knows how a message came, but for
-//! `Peer`'s `http`. That takes loopback's default identity away, and keeps `init`'s session
-//! off the connection. `http` reads no byte of a body before the user's share has memory for it: the
-//! user is known by the token in the head, and a body without one has 64 KiB at most. The same flow
-//! counts the moved bytes, so `slow` ends slow HTTP clients, too.
+//! A Thrift message over TCP or HTTP becomes a `Request`. Behind it, only `Peer::http` tells the two
+//! apart: over HTTP, a peer on loopback has no default identity, and `init` doesn't attach its session
+//! to the connection. `http` reads no byte of a body before the user's share has memory for it. The
+//! token in the head names the user; without a token, a body has 64 KiB at most. `slow` ends slow HTTP
+//! clients, too.
 //!
 //! This room must never: take memory that a client only claims; let a client
 //! name a store that the operator didn't configure; execute a mutation twice

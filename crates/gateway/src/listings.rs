@@ -2,8 +2,8 @@
 //!
 //! Each holds entries in memory, so there is a limit for all of them. A client may leave a listing
 //! early without a word, as most iterators do. So once there are too many, the user with the most of
-//! them loses the one that was not used for the longest time. A user with the most who begins another
-//! one loses only listings that are not in use, or is refused.
+//! them loses the least recently used one. If that user itself begins another listing, it loses only
+//! one that is not in use; if all are in use, the gateway refuses the new one.
 
 use crate::config::Limits;
 use crate::fair::Key;
@@ -66,9 +66,9 @@ impl Listings {
     }
 }
 
-/// Ends a listing to make room for one of `user`. If that user has the most, it loses one that it
-/// doesn't use. Otherwise the user with the most loses one, in use or not: else that user could keep
-/// the others out by using all of its listings.
+/// Ends a listing to make room for one of `user`, and returns whether it could. If `user` has the most
+/// listings, it loses one that is not in use. Otherwise the user with the most loses one, in use or
+/// not: else that user could keep others out by using all of its listings.
 fn end_one(unfinished: &mut Vec<Unfinished>, user: &Key, in_use: Duration) -> bool {
     let chosen = {
         let mut counts: HashMap<&Key, usize> = HashMap::new();
@@ -98,7 +98,7 @@ impl Unfinished {
     fn end(&self) {
         let (Some(listing), Some(session)) = (self.listing.upgrade(), self.session.upgrade()) else { return };
         session.handles.end_listing(self.cursor);
-        // A call may have it in hand already.
+        // If this fails, a call is reading a page of it.
         if let Ok(mut listing) = listing.try_lock() {
             listing.end();
         }

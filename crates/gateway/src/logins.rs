@@ -16,17 +16,18 @@ use std::time::{Duration, Instant};
 use strait_telemetry::{Kind, Page, Seldom};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Typing errors that cost nothing.
+/// Failures after which a pair doesn't have to wait: typing errors.
 const FREE_FAILURES: u32 = 3;
 /// The wait after the next failure; each further one doubles it.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
-/// The longest wait: some 1,300 guesses a day, and a user who returns waits a minute.
+/// The longest wait. It allows some 1,300 guesses a day, and a user who returns waits a minute at
+/// most.
 const LONGEST_WAIT: Duration = Duration::from_secs(64);
 /// A pair without a failure for this long starts anew.
 const FORGET_AFTER: Duration = Duration::from_secs(15 * 60);
-/// Limit of remembered pairs, both of those that failed and of those that logged in: 1 MiB each.
-/// Beyond it, the pair that was silent longest is forgotten. An argon2 run comes before each new
-/// failed pair, so an attacker needs two minutes to push one out.
+/// Remembered pairs that failed, and as many that logged in: 1 MiB each. Beyond it, the gateway
+/// forgets the least recently seen pair. Each new failed pair costs an argon2 run, so an attacker
+/// needs two minutes to displace a pair.
 const PAIRS: usize = 16_384;
 /// One in this many places for logins is kept for pairs that have logged in before.
 const KEPT_PART: usize = 4;
@@ -162,8 +163,8 @@ impl Logins {
     pub fn write(&self, page: &mut Page) {
         let Counts { succeeded, failed, refused } = &self.counts;
         for (outcome, count) in [("succeeded", succeeded), ("failed", failed), ("refused", refused)] {
-            const HELP: &str = "Logins by password. A failed one had a wrong password or an unknown user; \
-                                of a refused one the password wasn't looked at.";
+            const HELP: &str = "Logins by password. failed: a wrong password or an unknown user. \
+                                refused: the password wasn't checked.";
             let of = [("role", "gateway"), ("outcome", outcome)];
             page.number("strait_logins_total", Kind::Counter, HELP, &of, count.load(Ordering::Relaxed));
         }
@@ -217,8 +218,9 @@ impl<V: Copy> Recent<V> {
     }
 }
 
-/// Turns for password checks, shared by origin. An origin has at most half of the turns, and one
-/// place in the queue for more. So the wait grows with origins, not with tries.
+/// Turns for password checks, shared by origin. An origin's checks that run or wait in the common
+/// queue are at most half of the turns; its others wait in a queue of its own. So a check's wait grows
+/// with the number of other origins, not of their tries.
 struct Turns {
     all: Arc<Semaphore>,
     by_origin: Mutex<HashMap<Origin, Arc<Semaphore>>>,
@@ -227,7 +229,7 @@ struct Turns {
 
 /// A turn, passed on when dropped.
 pub struct Turn {
-    // Returned first: the next turn of any origin then finds this origin's free as well.
+    // Dropped first, so that this origin's next check can already take its place in the common queue.
     _own: OwnedSemaphorePermit,
     _all: OwnedSemaphorePermit,
 }

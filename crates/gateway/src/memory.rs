@@ -5,8 +5,8 @@
 //! if the budget is used up, the gateway cuts the answer to the reserve. Clients allow that, since
 //! only an empty read means the end of the file.
 //!
-//! The budget is a [`Pool`] of users and origins, so none of them has more than half. For its
-//! answers a connection takes no more than it leaves free to others of the same user.
+//! The budget is a [`Pool`] of users and origins, so none of them has more than half. The answers of
+//! one connection hold at most half of the user's share.
 //!
 //! While a request waits, clients that move their bytes too slowly lose their connections: see
 //! [`crate::slow`]. So clients that don't take their answers, or send announced bytes drop by drop,
@@ -50,7 +50,7 @@ pub struct Permit {
 }
 
 enum Source {
-    /// Its units, counted in its account's too if they are for an answer.
+    /// Units of the pool. Those for an answer also count in `held` of their account.
     Budget(Grant, Option<Arc<AtomicUsize>>),
     Reserve(Arc<AtomicBool>),
 }
@@ -73,8 +73,8 @@ impl Budget {
         Some(Permit { bytes, source: Source::Budget(grant, None) })
     }
 
-    /// Waits for `bytes` of the budget (all of it, if more is asked), for `holder`. A caller that
-    /// drops this loses its place in the queue.
+    /// Waits for `bytes` of the budget, or for all of it if it has fewer, in the name of `holder`. A
+    /// caller that drops this loses its place in the queue.
     pub fn wait(&self, holder: &Arc<Holder>, bytes: usize) -> impl Future<Output = Permit> + Send + use<> {
         let (this, holder) = (self.clone(), holder.clone());
         async move {
@@ -156,9 +156,9 @@ impl Account {
         self.budget.reserve_bytes
     }
 
-    /// Memory for an answer of at most `bytes`, at once: all from the budget, or as much as the
-    /// reserve has. None if the reserve is in use, or if this connection's answers hold as much as
-    /// its user may still take. Once they are sent, there is more.
+    /// Memory for an answer of at most `bytes`, without waiting: all from the budget, or else what the
+    /// reserve has. None if the reserve is in use, or if this connection's answers already hold as
+    /// much as their user may still take. Try again once one is sent.
     pub fn now(&self, bytes: usize) -> Option<Permit> {
         if bytes <= self.budget.reserve_bytes
             && let Some(permit) = self.reserve(bytes)
@@ -306,5 +306,9 @@ mod tests {
         let account = account(&budget, "ada");
         let taken: Vec<Permit> = std::iter::from_fn(|| account.now(1 << 20)).collect();
         assert_eq!(taken.len(), 16);
+        let by_default = Budget::new(&Limits::default()).account(&Key::User("ada".into())).0;
+        let taken: Vec<Permit> =
+            std::iter::from_fn(|| by_default.now(strait_store::MAX_CHUNK_BYTES)).collect();
+        assert_eq!(taken.len(), 6, "as Limits::buffered_bytes says");
     }
 }

@@ -30,9 +30,11 @@ type Answer<T> = std::result::Result<T, DfsError>;
 
 /// The effect of executing a mutation twice.
 enum Twice<'a> {
-    /// It does nothing, or fails. So a retry's failure says all about both attempts.
+    /// The second execution does nothing, or fails. So a retry's error can be given to the client as
+    /// it is.
     Harmless,
-    /// It changes these paths, which others may have changed since the first attempt.
+    /// The second execution changes these paths, which others may have changed since the first
+    /// attempt.
     Harmful(&'a [&'a Option<String>]),
 }
 
@@ -44,8 +46,8 @@ struct Asked {
     found: Option<Arc<Entry>>,
     /// A retry whose first attempt isn't remembered here.
     lost_track: bool,
-    /// The paths to look at if such a retry fails, and its failure doesn't say whether the first
-    /// attempt was executed.
+    /// The paths to look at if such a retry fails without telling whether the first attempt was
+    /// executed.
     doubtful: Option<String>,
     /// The part of it to remember.
     keep: Keep,
@@ -80,7 +82,8 @@ impl Asked {
                     false => named.join(" and "),
                 });
             }
-            // A refused repetition would look as if its first attempt hadn't been executed.
+            // A repetition needs no place. If it were refused, its first attempt would seem not to be
+            // executed.
             let place = match found {
                 Some(_) => None,
                 None => {
@@ -120,8 +123,8 @@ impl Asked {
     }
 }
 
-/// The error for the client of a mutation. An error that lets clients repeat says that nothing was
-/// done, which isn't known of a retry with `doubtful` paths.
+/// The error for the client of a mutation. If an error is safe to retry, nothing was changed. That
+/// isn't known of a retry with `doubtful` paths, so its error becomes OutcomeUnknown.
 fn certain(error: Error, doubtful: Option<&str>) -> Error {
     let Some(paths) = doubtful.filter(|_| error.retry_safe()) else { return error };
     let message = format!(
@@ -144,8 +147,8 @@ fn mismatch() -> DfsError {
     DfsError::of(&Error::new(ErrorKind::Internal, "the remembered outcome is another method's"))
 }
 
-/// A retry whose first attempt the store's state neither proves nor excludes. `look` says where
-/// people find out.
+/// The error of a retry if the store's state doesn't show whether the first attempt was executed.
+/// `look` says where people can find out.
 fn unknown<T>(operation: &'static str, path: &StorePath, look: impl Display) -> Result<T> {
     let message = format!(
         "the gateway has no memory of an earlier attempt, which may have been executed; look {look}, and \
@@ -201,7 +204,7 @@ fn add_writer(
     let file = Handle::File(Arc::new(OpenFile::writer(path.clone(), writer, false, place)));
     match caller.session.add_handle(&caller.who, file) {
         Ok(handle) => Ok(Outcome::Opened { handle, position }),
-        // The store may have made a file, or cut one.
+        // The store may already have created the file, or truncated it.
         Err(ended) => {
             Err(Error::new(ErrorKind::OutcomeUnknown, ended.message().to_owned()).at("open", &path))
         }
@@ -228,10 +231,10 @@ pub async fn create_file(
     let (caller, lost_track) = (asked.caller.clone(), asked.lost_track);
     let create = async move {
         let place = caller.session.handles.place()?;
-        // A present file may be the first attempt's, another client's, or an older one that the
-        // first attempt never reached. An empty one may have a writer. Without a file, creating one
-        // destroys nothing. The first attempt's file may have been removed or renamed since, which
-        // can't be told.
+        // If the file exists, the first attempt may have made it, or another client, or it may be an
+        // older one that the first attempt never replaced. Even an empty file may have a writer. If no
+        // file exists, creating one destroys nothing, even if others removed or renamed the first
+        // attempt's file.
         options.overwrite &= !lost_track;
         match caller.fs().create(&caller.who, &path, &options).await {
             Err(error) if lost_track && error.kind() == ErrorKind::AlreadyExists => unknown(
@@ -298,9 +301,12 @@ pub async fn append_data(
         match expected {
             Some(expected) if expected == position => {}
             Some(expected) => match expected.checked_add(data.len() as u64) {
-                // A repetition, and perhaps of later appends too, whose answers were lost.
+                // The file has this append already, and perhaps later ones whose answers were lost,
+                // too.
                 Some(end) if is_retry && end <= position => return Ok(Outcome::Position(signed(end))),
-                _ => return refuse(format!("expected_offset is {expected}, the file is at {position}")),
+                _ => {
+                    return refuse(format!("expected_offset is {expected}, but the file ends at {position}"));
+                }
             },
             None if lost_track => {
                 let path = &file.path;
@@ -335,7 +341,7 @@ pub async fn flush_file(context: &Context, request: wire::FlushFileRequest) -> R
 }
 
 pub async fn close_file(context: &Context, request: wire::CloseFileRequest) -> Answer<wire::CloseFileReply> {
-    // Once it is closed, the handle is gone, and a repetition can't be mistaken for the first.
+    // Once the file is closed, its handle is gone. So a second execution closes nothing.
     let asked =
         Asked::new(context, &request.session, &request.request_id, request.is_retry, Twice::Harmless)?;
     let handle = arguments(|| required(request.handle, "handle"))?;
@@ -394,9 +400,9 @@ pub async fn truncate_file(
     mutation_reply(asked.once("truncateFile", truncate).await?)
 }
 
-/// Success if the file has this length, so that an earlier attempt has had its effect. Otherwise
-/// another client may have written since. Opening the file to append checks the caller's right to
-/// cut it, and that no writer is changing it.
+/// Succeeds if the file has this length, as after the first attempt. Otherwise another client may have
+/// written since, or the first attempt never came. Opening the file to append checks the caller's
+/// right to cut it, and that no writer is changing it.
 async fn truncated(caller: &Caller, path: &StorePath, length: u64) -> Result<Outcome> {
     let mut writer = caller.fs().append(&caller.who, path).await?;
     let found = writer.position();
@@ -415,7 +421,7 @@ pub async fn concat_files(
     let asked = Asked::new(context, &request.session, &request.request_id, request.is_retry, changes)?;
     let (target, sources) = arguments(|| {
         let sources = request.sources.unwrap_or_default();
-        // A retry looks at each of them before a store can refuse their number.
+        // A retry looks at each source, before the store could refuse their number.
         if sources.len() > MAX_CONCAT_SOURCES {
             let message = format!("1 to {MAX_CONCAT_SOURCES} sources can be joined at a time");
             return fail(ErrorKind::InvalidArgument, message);
@@ -433,8 +439,9 @@ pub async fn concat_files(
     mutation_reply(asked.once("concatFiles", concat).await?)
 }
 
-/// Success if an earlier attempt must have had its effect: the sources are gone, and the target is there.
-/// A store joins all or nothing, but another client may have removed them.
+/// Succeeds if the sources are gone and the target exists. A store joins all files or none, so the
+/// first attempt was executed, unless another client removed the sources. Otherwise the outcome is
+/// unknown.
 async fn concatenated(caller: &Caller, target: &StorePath, sources: &[StorePath]) -> Result<Outcome> {
     for source in sources {
         if caller.fs().exists(&caller.who, source).await? {
@@ -470,10 +477,9 @@ pub async fn rename_path(context: &Context, request: wire::RenamePathRequest) ->
     let rename = async move {
         let (fs, who) = (caller.fs(), &caller.who);
         if lost_track {
-            // Without a source, the target is what was renamed, unless others took both meanwhile.
-            // A present source may be a new file: the first attempt was executed, others may have
-            // renamed or removed the target since, and made a source again. That can't be told from
-            // a first attempt that never came, with or without a target.
+            // If only the target exists, the first attempt was executed, unless others moved both. If
+            // the source exists, nobody can tell: the first attempt may never have come, or others may
+            // have made a new source after it.
             let renamed = !fs.exists(who, &from).await? && fs.exists(who, &to).await?;
             return match renamed {
                 true => Ok(Outcome::Done),
@@ -493,7 +499,7 @@ pub async fn remove_path(context: &Context, request: wire::RemovePathRequest) ->
     let recursive = request.recursive.unwrap_or(false);
     let remove = async move {
         if lost_track {
-            // Another client may have made the present one since.
+            // If the path exists, another client may have made it since the first attempt.
             let is_there = caller.fs().exists(&caller.who, &path).await?;
             return match is_there {
                 true => unknown("remove", &path, format_args!("whether {path} is a new one")),
@@ -526,7 +532,7 @@ pub async fn set_attributes(
     let set = async move {
         if lost_track {
             let status = caller.fs().stat(&caller.who, &path).await?;
-            // Others may have set other ones since the first attempt.
+            // If the attributes differ, others may have set them since the first attempt.
             return match set.agrees_with(&status) {
                 true => Ok(Outcome::Done),
                 false => unknown("set attributes of", &path, format_args!("at the attributes of {path}")),

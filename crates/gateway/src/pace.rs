@@ -1,20 +1,22 @@
 //! The pace of requests from clients that haven't logged in.
 //!
 //! Such a client needs a few requests to log in. Without a limit, the requests of one origin would
-//! keep the processors from serving users. An origin's further requests wait for their times.
+//! keep the processors from serving users. Further requests of an origin wait.
 
 use crate::fair::Key;
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Time of one request: 2,000 a second from one origin, some hundred logins.
+/// The pace: one request in this time, 2,000 a second from one origin. That is enough for hundreds of
+/// logins a second.
 const INTERVAL: Duration = Duration::from_micros(500);
 /// Requests that may come at once after a pause.
 const BURST: u32 = 1_000;
-/// The longest wait. Clients that leave before their times would otherwise keep later ones waiting.
+/// The longest wait. Requests whose clients left while they waited would otherwise delay later ones
+/// without a limit.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
-/// Origins from which the table is cleaned of those that owe nothing.
+/// From this number of origins on, the table forgets those whose requests so far are done.
 const FIRST_CLEANING: usize = 4_096;
 
 /// The times of the next requests, by origin: a virtual scheduler (GCRA; ITU-T I.371, annex A).
@@ -25,7 +27,7 @@ pub struct Pace {
 
 #[derive(Debug)]
 struct State {
-    /// When each origin's requests so far would be done at the even pace.
+    /// For each origin, the time when its requests so far would be done at the even pace.
     done: HashMap<Key, Instant>,
     clean_at: usize,
 }
@@ -36,7 +38,7 @@ impl Pace {
         Self { state: Mutex::new(State { done: HashMap::new(), clean_at: FIRST_CLEANING }) }
     }
 
-    /// The time of the origin's next request. The caller has to make it then.
+    /// Counts a request of the origin, and gives the time at which the caller has to execute it.
     pub fn next(&self, origin: &Key, now: Instant) -> Instant {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.done.len() >= state.clean_at {

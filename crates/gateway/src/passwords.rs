@@ -1,6 +1,6 @@
 //! The password file: one line a user, `user:hash:epoch`. The hash is an argon2id PHC string. The
-//! epoch is random, and changes whenever the user is added or the password changes. Tokens carry
-//! it, so they end with it. The gateway reads the file again when it changes.
+//! epoch is random, and changes whenever the user is added or the password changes. Tokens carry it,
+//! so they end when it changes. The gateway reads the file again when it changes.
 //!
 //! Files of earlier versions have lines `user:hash`. Such a line's epoch is derived from the hash,
 //! whose salt is random, until the user's next change writes one.
@@ -73,7 +73,7 @@ type Rows = BTreeMap<String, Row>;
 struct Row {
     hash: String,
     epoch: Epoch,
-    /// Whether the file has the epoch.
+    /// Whether the line in the file has the epoch.
     has_epoch: bool,
 }
 
@@ -100,8 +100,8 @@ impl Row {
     }
 }
 
-/// Passwords that were right, so that a known user doesn't queue behind others' argon2 runs.
-/// Kept as tags under a key of this process alone, one a user.
+/// Passwords that were right, so that a known user doesn't queue behind others' argon2 runs. Only a
+/// tag is kept for each user, under a key of this process alone.
 struct Verified {
     key: Hmac<Sha256>,
     tags: Mutex<HashMap<String, [u8; 32]>>,
@@ -304,7 +304,7 @@ fn turn(path: &Path, make: bool) -> Result<File, Problem> {
         let locked = file.metadata().map_err(|e| problem(path, &e))?;
         let is_current =
             std::fs::metadata(path).is_ok_and(|now| (now.dev(), now.ino()) == (locked.dev(), locked.ino()));
-        // Otherwise the former lock holder has replaced the file.
+        // Otherwise the former lock holder has replaced the file, and this lock is on the old one.
         if is_current {
             return Ok(file);
         }

@@ -22,8 +22,8 @@ pub struct Peer {
     /// The number of the local user who owns its socket. None if the peer isn't on loopback, or if
     /// the kernel names no user for it.
     pub user: Option<u32>,
-    /// Whether its requests come over HTTP: from a page of any site, or from a proxy's many users. So it
-    /// has no identity by its address or socket.
+    /// Whether its requests come over HTTP. A page of any site, or any user of a proxy, may have sent
+    /// them, so address and socket give no identity.
     pub http: bool,
 }
 
@@ -46,7 +46,7 @@ impl Peer {
         self.address.ip().to_canonical().is_loopback()
     }
 
-    /// The origin that it counts for.
+    /// The origin whose shares it takes.
     pub fn origin(&self) -> Origin {
         match self.user {
             Some(user) => Origin::LocalUser(user),
@@ -55,8 +55,8 @@ impl Peer {
     }
 }
 
-/// The key that a connection's places, memory and turns count for, until a user has logged in on
-/// it.
+/// The source of a connection. The connection takes its place from its origin's share, and until a
+/// user logs in on it, also its memory and turns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Origin {
     /// A user of this host, by number.

@@ -14,7 +14,7 @@ use std::task::Poll;
 use tokio::task::yield_now;
 
 /// Requests of one user that compute or are ready to, for each processor. Each takes some 30 µs, so
-/// another user's waits for less than a millisecond; with fewer, processors would idle.
+/// another user's request waits for less than a millisecond. With fewer, processors would idle.
 const READY_REQUESTS_A_PROCESSOR: usize = 8;
 
 /// The turns of TLS handshakes. Each computes for 0.3 to 1 ms. Half of the processors are left to
@@ -28,9 +28,9 @@ pub fn for_requests(processors: usize) -> Arc<Pool> {
     Pool::new(2 * READY_REQUESTS_A_PROCESSOR * processors)
 }
 
-/// Whether so many of a user's connections have requests at work that turns bound the number of its
-/// ready tasks. Idle connections make nothing ready, so they don't count. Without turns, requests of
-/// few connections are faster.
+/// Whether this user's requests must take turns: more of its connections have requests at work than it
+/// may have turns. Idle connections make no tasks ready, so they don't count. Without turns, requests
+/// of few connections are faster.
 pub fn needs_turns(holder: &Holder) -> bool {
     holder.engaged() > holder.most()
 }

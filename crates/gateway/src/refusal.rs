@@ -20,16 +20,16 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
-/// A client sends its first request as soon as it is connected. If descriptors are short, accepting
-/// other clients waits for it.
+/// Time for the client to send its first request, which clients do as soon as they are connected.
+/// While descriptors are short, the gateway accepts no other client during this time.
 const PATIENCE: Duration = Duration::from_millis(250);
 /// The largest request that is read to be refused; a login has some hundred bytes.
 const MAX_REQUEST_BYTES: usize = 4 << 10;
 
 /// The answer to HTTP clients.
 const NO_PLACE_HTTP: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\n\
-    Content-Type: application/json\r\nContent-Length: 64\r\n\r\n\
-    {\"error\":{\"kind\":\"Busy\",\"message\":\"no place; try again later\"}}\n";
+    Content-Type: application/json\r\nContent-Length: 76\r\n\r\n\
+    {\"error\":{\"kind\":\"Busy\",\"message\":\"too many connections; try again later\"}}\n";
 
 /// Answers the first request of a connection with Busy, and closes it.
 pub async fn refuse(mut stream: TcpStream, why: &'static str) {
@@ -83,7 +83,7 @@ impl Reserve {
         Self(File::open("/dev/null").ok())
     }
 
-    /// Refuses the next connection that waits, by the descriptor kept for it.
+    /// Refuses the next connection that waits, with the spare descriptor.
     pub async fn refuse_next(&mut self, listener: &TcpListener) {
         self.0 = None;
         let why = "the gateway has no file descriptors left; try again later, or ask its operator to \
@@ -93,5 +93,16 @@ impl Reserve {
             refuse(stream, why).await;
         }
         *self = Self::new();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_refusal_over_http_announces_its_bodys_length() {
+        let (head, body) = std::str::from_utf8(NO_PLACE_HTTP).unwrap().split_once("\r\n\r\n").unwrap();
+        assert!(head.ends_with(&format!("Content-Length: {}", body.len())), "{head}");
     }
 }

@@ -10,7 +10,7 @@ use strait_wire::{
     ApplicationError, ApplicationErrorKind, Call, Decoder, Encoded, Envelope, MessageKind, Protocol, Wire,
 };
 
-/// Bytes of a path in the log. No longer one is valid.
+/// Bytes of a path in the log. No valid path is longer.
 const LOGGED_PATH_BYTES: usize = MAX_PATH_BYTES;
 
 /// A request, as far as it could be decoded.
@@ -19,7 +19,7 @@ pub struct Request {
     pub wire: Wire,
     /// Method; empty if even that couldn't be decoded.
     pub name: Cow<'static, str>,
-    /// Its place in [`Call::METHODS`]; none for a method that isn't there.
+    /// The index of its method in [`Call::METHODS`]; none for an unknown method.
     pub operation: Option<usize>,
     /// The client's sequence number.
     pub sequence: i32,
@@ -99,8 +99,9 @@ impl Request {
         given.as_ref()
     }
 
-    /// Whether it mustn't begin once its client has left: the client may repeat it elsewhere, and
-    /// build upon that. A close ends a handle of this gateway, and clients send it as their last.
+    /// Whether it mustn't begin once its client has left: the client may have repeated it at another
+    /// gateway. closeFile may begin: it ends a handle of this gateway alone, and is often a client's
+    /// last request.
     pub fn needs_its_client(&self) -> bool {
         self.given_id().is_some() && !matches!(self.body, Body::Call(Call::CloseFile(_)))
     }
@@ -114,7 +115,7 @@ impl Request {
         }
     }
 
-    /// For calls with divisible answers: the memory that the answer may have.
+    /// For calls whose answers may be cut: the memory that the answer may take.
     pub fn answer_bytes(&self) -> Option<usize> {
         let Body::Call(call) = &self.body else { return None };
         let asked = match call {
@@ -123,7 +124,8 @@ impl Request {
             Call::ListDirectory(_) => return Some(PAGE_BYTES),
             _ => return None,
         };
-        // With less, a short read would have no content at all, which means the file's end.
+        // Without `expansion`, a short read in JSON would have room for no content, which means the
+        // file's end.
         let needed = usize::try_from(asked).unwrap_or(0).saturating_mul(expansion(self.wire, call));
         Some(needed.min(MAX_CHUNK_BYTES))
     }
@@ -147,7 +149,8 @@ pub fn path_of(call: &Call) -> Option<String> {
         Call::ConcatFiles(request) => &request.path,
         _ => return None,
     };
-    // A client's text can't break a line of the log, nor take several times the memory of its request.
+    // Quoted and cut, so that a client's text can't break a line of the log, nor take several times
+    // the memory of its request.
     path.as_ref().map(|path| format!("{:?}", &path[..path.floor_char_boundary(LOGGED_PATH_BYTES)]))
 }
 

@@ -30,7 +30,7 @@ pub enum Outcome {
     Closed {
         /// Its length.
         length: i64,
-        /// Replicas that hold it, at least, if the store tells.
+        /// At least this many replicas hold it, if the store tells.
         replicas: Option<u32>,
     },
 }
@@ -46,18 +46,19 @@ pub type RequestId = [u8; 16];
 pub enum Keep {
     /// Its answer.
     Answer,
-    /// Nothing once it has ended: the store tells the outcome.
+    /// The mutation while it runs. Afterwards the store's state tells its outcome.
     UnderWay,
 }
 
-/// Bytes of one remembered answer, beside an error's texts: its entry with its name in the map and
-/// in the queue.
+/// Bytes of one remembered answer, beside an error's texts: its entry, and its request id in the map
+/// and in the queue.
 const ENTRY_BYTES: usize = 256;
 /// Bytes that a session may always remember.
 const OWN_BYTES: usize = 128 * ENTRY_BYTES;
-/// Answers that a session forgets at a time: more than come, and few enough to delay nobody.
+/// A session forgets at most this many answers when it adds one: enough to keep up, and few enough to
+/// delay nobody.
 const FORGOTTEN_AT_ONCE: usize = 16;
-/// As many at each [`Mutations::forget_aged`].
+/// Each [`Mutations::forget_aged`] forgets at most this many answers.
 const FORGOTTEN_A_SWEEP: usize = 4_096;
 
 /// The memory of all sessions' mutations.
@@ -79,9 +80,9 @@ impl Remembered {
     }
 }
 
-/// A session's latest mutations. It forgets finished ones by age, and earlier if it has more bytes
-/// than it leaves to others: so one session has at most half of all. A retry of a forgotten
-/// mutation is decided by the state of the store, or refused, never executed blindly.
+/// A session's latest mutations. It forgets finished ones by age, and earlier if they hold more bytes
+/// than are free, so that one session has at most half of all. A retry of a forgotten mutation is
+/// decided by the state of the store, or refused, never executed blindly.
 pub struct Mutations {
     known: Mutex<Known>,
     all: Arc<Remembered>,
@@ -90,13 +91,13 @@ pub struct Mutations {
 #[derive(Default)]
 struct Known {
     by_id: HashMap<RequestId, Arc<Entry>>,
-    /// The finished ones, with their ends, in the order of these.
+    /// The finished ones and the times when they finished, earliest first.
     finished: VecDeque<(RequestId, Instant)>,
     bytes: usize,
 }
 
-/// A mutation under way or finished. As long as a repetition has it, the mutation isn't forgotten
-/// for this repetition.
+/// A mutation that runs or has finished. A repetition that holds this gets the outcome, even if the
+/// session forgets the mutation meanwhile.
 pub struct Entry {
     method: &'static str,
     outcome: OnceCell<Result>,
@@ -123,10 +124,10 @@ impl Mutations {
         self.lock().by_id.get(id).cloned()
     }
 
-    /// Executes `mutation` if it is new: not `found` before, and not requested since. Otherwise
-    /// gives the first execution's outcome, and waits for it if it is still under way. The caller
-    /// must not drop the future before it is done: it runs as a task of its own, so that a lost
-    /// connection doesn't cut it short. A mutation that panics has an unknown outcome.
+    /// Executes `mutation` if it is new: not `found` before, and not requested since. Otherwise gives
+    /// the first execution's outcome, and waits for it if it still runs. The caller must run the
+    /// future to its end, in a task of its own, so that a lost connection doesn't cut it short. A
+    /// mutation that panics has an unknown outcome.
     pub async fn once(
         &self,
         id: RequestId,
@@ -142,7 +143,7 @@ impl Mutations {
         }
         let outcome = entry.outcome.get_or_init(|| async {
             let outcome = AssertUnwindSafe(mutation).catch_unwind().await.unwrap_or_else(|_| {
-                tracing::error!(method, "a change met a defect");
+                tracing::error!(method, "a change panicked");
                 let message = "the gateway failed during the operation";
                 Err(DfsError::of(&Error::new(ErrorKind::OutcomeUnknown, message)))
             });

@@ -29,9 +29,10 @@ use tokio::task::JoinSet;
 const MIN_SWEEP_PERIOD: Duration = Duration::from_millis(50);
 /// Pause after a failed accept, so that a lasting failure isn't a busy loop.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// Name of this host's own directory in metrics.
+/// The store's name in metrics for [`Config::local_root`].
 const LOCAL_ROOT: &str = "local-root";
-/// Connections that wait to be accepted; others are delayed by a second.
+/// Connections that may wait to be accepted. The kernel drops further attempts, and their clients try
+/// again after a second.
 const BACKLOG: u32 = 4_096;
 
 /// Connections at a time that get a refusal for lack of places. Each costs a descriptor for a
@@ -143,7 +144,8 @@ impl Gateway {
         let mut shutdown = std::pin::pin!(shutdown);
         loop {
             tokio::select! {
-                // Ended connections come before new ones: each holds its task's memory until then.
+                // Ended connections come before new ones: each holds its task's memory until it is
+                // joined.
                 biased;
                 () = &mut shutdown => break,
                 _ = sweep.tick() => look(&shared, &reading, Look::IfChanged),
@@ -161,7 +163,7 @@ impl Gateway {
                                 });
                             }
                             None => {
-                                tell_refused(peer);
+                                log_refused(peer);
                                 // The gateway disconnects any further ones without an answer.
                                 if let Ok(place) = refusals.clone().try_acquire_owned() {
                                     connections.spawn(async move {
@@ -173,7 +175,7 @@ impl Gateway {
                         }
                     }
                     Err(error) => {
-                        tell_not_accepted(&error);
+                        log_failed_accept(&error);
                         if is_short_of_descriptors(&error) {
                             reserve.refuse_next(&listener).await;
                         } else {
@@ -199,18 +201,18 @@ fn is_short_of_descriptors(error: &io::Error) -> bool {
     error.raw_os_error().is_some_and(|number| short.contains(&number))
 }
 
-fn tell_not_accepted(error: &io::Error) {
+fn log_failed_accept(error: &io::Error) {
     static FAILED: Seldom = Seldom::new();
     if let Some(left_out) = FAILED.may_write() {
         tracing::warn!(%error, left_out, "a connection couldn't be accepted");
     }
 }
 
-fn tell_refused(peer: Peer) {
+fn log_refused(peer: Peer) {
     static REFUSED: Seldom = Seldom::new();
     if let Some(left_out) = REFUSED.may_write() {
         let (peer, origin) = (peer.address, peer.origin());
-        tracing::warn!(%peer, %origin, left_out, "connection refused: the gateway, or this origin, has its maximum of connections");
+        tracing::warn!(%peer, %origin, left_out, "connection refused: {NO_PLACE}");
     }
 }
 
@@ -246,14 +248,14 @@ fn look(shared: &Arc<Shared>, reading: &Arc<Mutex<()>>, which: Look) {
 fn read_files(shared: &Shared, which: Look) {
     let (sessions, always) = (&shared.sessions, which == Look::Always);
     let passwords = if always { sessions.reload_passwords_now() } else { sessions.reload_passwords() };
-    tell_read("password file", passwords);
+    log_reading("password file", passwords);
     if let Some(tls) = &shared.tls {
         let certificates = if always { tls.reload().map(|()| true) } else { tls.reload_if_changed() };
-        tell_read("TLS certificates", certificates);
+        log_reading("TLS certificates", certificates);
     }
 }
 
-fn tell_read(what: &str, read: Result<bool, String>) {
+fn log_reading(what: &str, read: Result<bool, String>) {
     match read {
         Ok(true) => tracing::info!("{what} read anew"),
         Ok(false) => {}

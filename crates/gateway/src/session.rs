@@ -19,13 +19,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use strait_store::{Error, ErrorKind, Principal, Result, SessionSecret, fail};
 
+/// The message for a client whose session has no place.
+pub const TOO_MANY_SESSIONS: &str =
+    "the gateway, or this client's address or user, has its maximum of sessions; try again later";
+
 /// Milliseconds since 1970-01-01 UTC.
 pub fn now_ms() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     since.as_millis() as i64
 }
 
-/// Milliseconds on a clock that isn't set: a corrected wall clock must not end every session.
+/// Milliseconds on a monotonic clock: setting the wall clock must not end every session.
 fn uptime_ms() -> i64 {
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
     START.elapsed().as_millis() as i64
@@ -92,7 +96,7 @@ impl fmt::Display for Uninvited {
             }
             Self::OtherUser(user) => format!("belongs to user id {user}"),
             Self::UnknownUser => format!(
-                "comes from no user that the kernel tells: its socket is closed or in another network \
+                "comes from a user whom the kernel doesn't name: its socket is closed or in another network \
                  namespace, or belongs to user id {}, which also stands for users of other namespaces",
                 overflow_user()
             ),
@@ -116,7 +120,7 @@ fn own_user() -> u32 {
 pub struct Session {
     /// Its number; in a token for DfsV2.
     pub id: u128,
-    /// The same wherever its token opens it. The number doesn't follow from it.
+    /// A hash of the number, so it is the same at every gateway. It doesn't reveal the number.
     secret: SessionSecret,
     /// Distinguishes this session from earlier ones of the same number: at another gateway, before
     /// a restart, or before it idled out.
@@ -173,8 +177,7 @@ impl Session {
         let key = identity.key(self.from);
         self.handles.count_for(&key);
         let mut changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
-        let other = changes.other(&key);
-        *changes = other;
+        *changes = changes.other(&key);
         drop(changes);
         *self.identity.lock().unwrap_or_else(PoisonError::into_inner) = identity;
     }
@@ -199,7 +202,7 @@ impl Session {
     /// A place for a change. The change holds it until it ends, even if its client leaves.
     ///
     /// # Errors
-    /// Busy if the store runs its maximum of changes, or this user's share of it.
+    /// Busy if the store runs its maximum of changes, or this user has its share of them.
     pub fn begin_change(&self) -> Result<Grant> {
         let place = self.changes.lock().unwrap_or_else(PoisonError::into_inner).try_take(1);
         place.ok_or_else(too_many_changes)
@@ -240,8 +243,8 @@ impl Session {
     /// is gone: nobody would close it, or another user would have it.
     pub fn add_handle(&self, who: &Principal, handle: Handle) -> Result<i64> {
         let number = self.handles.add(handle);
-        // Handles are closed after the session's end or the user's logout was recorded. So either that
-        // finds this one, or this finds the record.
+        // A session's end or a logout is recorded before the handles are closed. So either the closing
+        // finds this handle, or this check finds the record.
         if !self.has_ended() && self.principal().is_ok_and(|now| now.user == who.user) {
             return Ok(number);
         }
@@ -252,7 +255,7 @@ impl Session {
         )
     }
 
-    /// Whether its token suffices to make it again.
+    /// Whether its token alone suffices to restore it.
     fn is_empty(&self) -> bool {
         self.connections.load(Ordering::Acquire) == 0
             && self.calls.load(Ordering::Acquire) == 0
@@ -280,12 +283,11 @@ impl Session {
 }
 
 fn too_many_changes() -> Error {
-    let message = "the store is slow, and has as many changes at work as it may, in all or for this user; \
-                   try again later";
+    let message = "the store runs its maximum of changes, of this user or of all users; try again later";
     Error::new(ErrorKind::Busy, message)
 }
 
-/// The current sessions, and the closed ones that tokens mustn't make again.
+/// The current sessions, and the closed ones that tokens mustn't restore.
 struct Table {
     by_id: HashMap<u128, Arc<Session>>,
     closed: Closed,
@@ -333,8 +335,8 @@ impl Sessions {
         &self.stores
     }
 
-    /// The configured store with this name or URI; the default for none or an empty one. Never any
-    /// other: clients pick a store, only operators configure one.
+    /// The configured store with this name or URI; the default store for an empty text. Clients choose
+    /// among the stores that the operator configured.
     pub fn store(&self, asked: &str) -> Result<ConfiguredStore> {
         let found = match asked {
             "" => self.stores.first(),
@@ -386,8 +388,8 @@ impl Sessions {
         self.access.passwords.is_some()
     }
 
-    /// Reads the password file again if it has changed. Its users' sessions follow at the next
-    /// [`Sessions::sweep`]. Blocks for a small local file.
+    /// Reads the password file again if it has changed. The next [`Sessions::sweep`] ends sessions of
+    /// changed and removed users. Blocks for a small local file.
     ///
     /// # Errors
     /// A line for people, once for a change. The former contents stay in force.
@@ -447,7 +449,7 @@ impl Sessions {
         &self.logins
     }
 
-    /// Checks a password, a few at a time for all clients together.
+    /// Checks a password. Only a few checks run at a time, for all clients together.
     ///
     /// # Errors
     /// Unauthenticated, in the same words for a wrong password and an unknown user. Busy if too
@@ -547,8 +549,7 @@ impl Sessions {
             return Ok(session.clone());
         }
         let Some(place) = self.places.take(from) else {
-            let message = "the gateway, or this origin, has its maximum of sessions; try again later";
-            return fail(ErrorKind::Busy, message);
+            return fail(ErrorKind::Busy, TOO_MANY_SESSIONS);
         };
         let key = identity.key(from);
         // Every configured store has an entry.
@@ -573,8 +574,9 @@ impl Sessions {
         Ok(session)
     }
 
-    /// Lends the login of a session: another session of its user and store, which ends after at most so
-    /// many milliseconds. If one lent before is named by its token, that lasts longer instead.
+    /// Lends the login of a session: opens another session of its user and store, which ends after
+    /// `lend_ms` at the latest. If `lent` is the token of a session lent before, extends that one
+    /// instead.
     ///
     /// # Errors
     /// InvalidArgument if there is no login, or no time; Unauthenticated if the token isn't one of this
@@ -599,7 +601,7 @@ impl Sessions {
         };
         let earlier = self.by_token(token, peer)?;
         if !earlier.is_of(&login.user) || earlier.store.name != session.store.name {
-            return fail(ErrorKind::Unauthenticated, "the lent token is that of another user or store");
+            return fail(ErrorKind::Unauthenticated, "the lent token belongs to another user or store");
         }
         earlier.set_identity(Identity::User(login));
         Ok(earlier)
@@ -638,9 +640,7 @@ impl Sessions {
             }
             None => self.stranger(peer),
         };
-        if let Identity::Nobody(why) = &identity {
-            return fail(ErrorKind::Unauthenticated, why.to_string());
-        }
+        identity.clone().principal()?;
         if let Some(session) = self.lock().by_id.get(&claims.session) {
             session.touch();
             return Ok(session.clone());
@@ -669,7 +669,7 @@ impl Sessions {
         self.end(session.id);
     }
 
-    /// Ends a session that its connection has left, if its token suffices to make it again.
+    /// Ends a session that its connection has left, if its token alone suffices to restore it.
     /// Otherwise it lingers.
     pub fn left(&self, session: &Arc<Session>) {
         /// References of the table and of the caller.

@@ -64,7 +64,7 @@ impl GatewayNumbers {
         page.number(
             "strait_gateway_slow_clients_total",
             Kind::Counter,
-            "Connections ended because they held memory too slowly while others waited.",
+            "Connections ended because they used the memory that they held too slowly while others waited.",
             &[],
             budget.connections_cut(),
         );

@@ -1,6 +1,6 @@
-//! Places for connections, sessions and waiting logins. No origin gets more places than it leaves
-//! to others. Several origins together can take all of them, though: each that comes gets half of the
-//! rest, so twelve take 4,096.
+//! Places for connections, sessions and waiting logins. An origin gets a place only while it has fewer
+//! than are free, so at most half. But several origins together can take all: each newcomer gets half
+//! of the rest, so twelve take 4,096.
 
 use crate::peer::Origin;
 use std::collections::HashMap;

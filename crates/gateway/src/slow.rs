@@ -1,9 +1,9 @@
 //! Clients that hold shared memory and move their bytes too slowly.
 //!
 //! A connection records when it began to receive a large request or to send an answer, and how many
-//! bytes have moved since. While another request waits for memory, the gateway ends connections
-//! below the least rate, the slowest first, until enough memory is free. For a request, it ends
-//! connections of the same holder or of holders that have more. If no request waits, it ends none.
+//! bytes have moved since. While another request waits for memory, the gateway ends connections below
+//! the least rate, the slowest first, until enough memory is free. For a waiting request, it ends only
+//! connections of the same holder, or of holders that have more. If no request waits, it ends none.
 
 use crate::fair::{Holder, Need};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -33,7 +33,8 @@ pub type Cut = oneshot::Receiver<()>;
 pub struct Flow {
     /// Bytes in and out so far.
     moved: [AtomicU64; 2],
-    /// One for each way, while the client has to move bytes for which the connection holds memory.
+    /// A sample for each way, while the client has to move bytes for which the connection holds
+    /// memory.
     since: Mutex<[Option<Sample>; 2]>,
     end: Mutex<Option<oneshot::Sender<()>>>,
 }

@@ -4,17 +4,19 @@ use std::sync::Arc;
 use strait_store::{CreateOptions, ErrorKind, FileSystem, FileWriter, Principal, Result, StorePath};
 use strait_telemetry::Seldom;
 
-/// A file that a task of its own removes when this is dropped, even if its client has left.
+/// A file with a temporary name. If this is dropped before [`Temporary::rename`] has succeeded, a task
+/// removes the file, even if the client has left.
 pub struct Temporary {
     fs: Arc<dyn FileSystem>,
     who: Principal,
     path: StorePath,
-    /// It has its real name, or is the only version of the file.
+    /// Dropping this must not remove the file: it has its real name, is the only version, or wasn't
+    /// made.
     stays: bool,
 }
 
 impl Temporary {
-    /// From before it is made, since the client may leave meanwhile.
+    /// For a file at `path`, which isn't made yet: the client may leave while the store makes it.
     pub fn new(fs: Arc<dyn FileSystem>, who: Principal, path: StorePath) -> Self {
         Self { fs, who, path, stays: false }
     }
@@ -32,7 +34,7 @@ impl Temporary {
         made
     }
 
-    /// Gives it its name. Drop this only before its first poll or after its end.
+    /// Gives it its real name. Drop the future only before its first poll or after its end.
     ///
     /// # Errors
     /// The store's. Without `replace`, AlreadyExists if the name is taken.
@@ -64,7 +66,7 @@ impl Drop for Temporary {
                 Err(error) if error.kind() != ErrorKind::NotFound => {
                     static LEFT: Seldom = Seldom::new();
                     if let Some(left_out) = LEFT.may_write() {
-                        tracing::warn!(%error, left_out, "a temporary file is left");
+                        tracing::warn!(%error, left_out, "a temporary file couldn't be removed");
                     }
                 }
                 _ => {}

@@ -22,7 +22,7 @@ use x509_parser::time::ASN1Time;
 /// Paths of the operator's TLS files, all PEM.
 #[derive(Debug, Clone)]
 pub struct TlsFiles {
-    /// The server's certificate, and those between it and the root.
+    /// The server's certificate, followed by the intermediate ones.
     pub certificate: PathBuf,
     /// Its private key; no other user may read it.
     pub key: PathBuf,
@@ -45,7 +45,7 @@ struct Current {
     acceptor: TlsAcceptor,
     verifier: Option<Arc<dyn ClientCertVerifier>>,
     certificate: CertificateFacts,
-    /// Earliest end of the revocation lists.
+    /// The earliest nextUpdate of the revocation lists.
     lists_end: Option<SystemTime>,
     modified: Vec<Option<SystemTime>>,
 }
@@ -76,7 +76,7 @@ impl Tls {
     }
 
     /// Reads the files again if one has changed. Open connections keep the former certificate; new
-    /// authorities and revocations count for them at once. If the new files have an error, the former
+    /// authorities and revocations apply to them at once. If the new files have an error, the former
     /// ones stay in force.
     ///
     /// # Errors
@@ -111,8 +111,8 @@ impl Tls {
         self.lock().certificate.clone()
     }
 
-    /// The time when the first of the revocation lists should have been replaced; none without lists
-    /// that name one. A list stays in force after it.
+    /// The earliest nextUpdate of the revocation lists; none if no list has one. A list stays in force
+    /// after it.
     pub fn lists_end(&self) -> Option<SystemTime> {
         self.lock().lists_end
     }
@@ -219,7 +219,7 @@ fn time(at: ASN1Time) -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(u64::try_from(at.timestamp()).unwrap_or(0))
 }
 
-/// The time when a list's authority wants to have replaced it.
+/// A list's nextUpdate: by then its authority issues another one.
 fn next_update(list: &[u8]) -> Option<SystemTime> {
     let (_, list) = x509_parser::parse_x509_crl(list).ok()?;
     list.next_update().map(time)

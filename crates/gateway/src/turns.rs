@@ -2,10 +2,10 @@
 //!
 //! A store runs a limited number of calls at once, since each may hold a thread. It runs few
 //! checksums, since each keeps processors or disks busy for long, and few calls that move much data,
-//! since each needs memory and processors for it. Users take these turns from a [`Pool`]: in turn if
-//! they wait, and never more than half of them. [`Queued`] is a store behind this queue, with any
-//! adapter. A call returns its turn when the store has finished it; if the caller leaves, when no
-//! thread works for it any more.
+//! since each needs memory and processors for it. Users take these turns from a [`Pool`]. It serves
+//! waiting users in turn, and none has more than half. [`Queued`] is a store behind this queue, with
+//! any adapter. A call returns its turn when the store has finished it. If the caller leaves, that is
+//! when no thread works for the call any more.
 
 use crate::config::Limits;
 use crate::fair::{Grant, Holder, Key, Pool};
@@ -27,7 +27,8 @@ use strait_telemetry::{Kind, Page, RequestId};
 const ENTRIES_A_TURN: usize = 32;
 /// A call that reads or writes more bytes is a transfer.
 const SMALL_BYTES: usize = 16 << 10;
-/// Part of a store's turns that transfers may have. The others are left to calls that only look.
+/// Transfers may have one in this many of a store's turns. The others are left to calls that move few
+/// bytes.
 const TRANSFERS: usize = 4;
 
 tokio::task_local! {
@@ -89,7 +90,7 @@ pub struct Turns {
     long_calls: Arc<Pool>,
 }
 
-/// An opener's places in the queues for calls and for transfers.
+/// The user who opened a file, as a holder of turns for calls and for transfers.
 #[derive(Clone)]
 struct Opener {
     calls: Arc<Holder>,
@@ -143,7 +144,7 @@ async fn in_turn<F: Future>(caller: Option<Arc<Holder>>, work: F) -> F::Output {
 }
 
 impl Opener {
-    /// Does the work of a call that moves so many bytes in a turn of this opener, if there is one.
+    /// Does `work`, which moves this many bytes, in a turn of the opener, if there is one.
     async fn moves<F: Future>(opener: Option<&Self>, bytes: usize, work: F) -> F::Output {
         let calls = opener.map(|opener| opener.calls.clone());
         match opener.filter(|_| bytes > SMALL_BYTES) {

@@ -38,8 +38,8 @@ fn limits(context: &Context) -> wire::Limits {
     }
 }
 
-/// Only clients that may use a store learn where it is. A lost client's files stay open until its
-/// session ends, and then as long as the store needs.
+/// Only clients that may use a store learn its URI. `recovery_ms` is how long a lost client's files
+/// stay open: until its session ends, and then as long as the store needs.
 fn store_info(context: &Context, store: &ConfiguredStore, may_use_it: bool) -> wire::StoreInfo {
     let capabilities = store.fs.capabilities();
     let lingers = context.shared.limits.session_linger + SWEEP_PERIOD;
@@ -75,7 +75,7 @@ pub async fn open_session(
     let asked = request.store.as_deref().unwrap_or_default();
     let (lend_ms, lent) = (request.lend_ms, request.lent);
     let session = match (request.token, request.user, request.password) {
-        // A given password is always checked: a token finds the session again, and proves nothing.
+        // A given password is always checked. A token beside it only finds the session again.
         (token, Some(user), Some(password)) => {
             let store = sessions.store(asked)?;
             let login = context.log_in(user.as_bytes(), &password.0).await?;
@@ -101,9 +101,7 @@ pub async fn open_session(
         }
         (None, None, _) => {
             let stranger = sessions.stranger(&context.peer);
-            if let Identity::Nobody(why) = stranger {
-                return fail(ErrorKind::Unauthenticated, why.to_string());
-            }
+            stranger.clone().principal()?;
             sessions.open(sessions.store(asked)?, stranger, from)?
         }
     };
@@ -217,7 +215,8 @@ pub async fn list_directory(
     Ok(wire::ListDirectoryReply { entries: Some(entries), cursor })
 }
 
-/// The next entries, and whether there are more. At least one entry, however little memory is free.
+/// The next entries, and whether there are more. Gives at least one entry, however little memory is
+/// free.
 pub async fn next_page(listing: &mut Listing, most: usize, bytes: usize) -> Result<(Vec<FileStatus>, bool)> {
     let mut entries = Vec::new();
     let mut used = 0;

@@ -275,8 +275,8 @@ fn two_users_with_idle_listings() -> (tempfile::TempDir, Served) {
     two_users_with(|config| config.limits.listing_in_use = Duration::ZERO)
 }
 
-/// Some clients leave an iteration early without a word. Each such listing holds some entries, which
-/// no answer counts.
+/// Clients may leave an iteration early without closing it. Each such listing holds some entries in
+/// memory.
 #[test]
 fn the_user_with_the_most_unfinished_listings_loses_the_oldest() {
     let (_dir, served) = two_users_with_idle_listings();
@@ -287,7 +287,7 @@ fn the_user_with_the_most_unfinished_listings_loses_the_oldest() {
     page(&mut ada, of_ada[0]).unwrap(); // its second page
     let new = leave(&mut bob, 10);
     for (index, left) in of_ada.iter().enumerate() {
-        // Ten made room, and the first, which was used later, isn't among them.
+        // Ten listings made room. The first isn't among them, since it was used again later.
         let answer = page(&mut ada, *left);
         assert_eq!(answer.is_err(), (1..11).contains(&index), "{index}: {answer:?}");
         if let Err(error) = answer {

@@ -1,5 +1,4 @@
-//! A store without room: files that are open go on once there is room again, if their store can do
-//! that.
+//! A full store: writers of open files continue once there is room again, if the store supports that.
 
 mod common;
 use bytes::Bytes;
@@ -22,7 +21,8 @@ fn a_file_goes_on_through_a_gateway_once_there_is_room() {
         writer.append(Bytes::from_static(b"before, ")).await.unwrap();
         writer.flush().await.unwrap();
         gate.set_full(true);
-        // These are under way at once. The gateway refuses the first, and with it the others.
+        // The client sends these at once, without waiting. The gateway refuses the first, and so also
+        // the others.
         for piece in ["one, ", "two, ", "three, "] {
             writer.append(Bytes::from_static(piece.as_bytes())).await.unwrap();
         }

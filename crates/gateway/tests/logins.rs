@@ -96,7 +96,7 @@ fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 #[test]
-fn where_the_stores_are_is_told_to_those_who_are_in() {
+fn only_logged_in_users_learn_where_the_stores_are() {
     let door = Door::with(&["alice"], |_| {});
     let info = |client: &mut Client| {
         client.v2::<methods::ServerInfo>(ServerInfoRequest {}).unwrap().stores.unwrap().remove(0)
@@ -133,17 +133,17 @@ fn a_lent_login_ends_in_time_or_with_its_session_and_the_lenders_goes_on() {
     assert_ne!(lent.token, alice);
     look(&mut door.resume(&lent.token).unwrap()).unwrap();
 
-    // It gives no more than it has, to whoever has it.
+    // A lent login can be lent again, but not for longer than it lasts itself.
     let further = lend(&lent.token, i64::MAX, None).unwrap();
     assert!(further.expires_ms <= lent.expires_ms, "{further:?} {lent:?}");
-    // Only the lender makes it last longer, and nobody a session of others.
+    // The lender can extend it. No user can extend a session of another user.
     let longer = lend(&alice, 600_000, lent.token.clone()).unwrap();
     assert!(longer.expires_ms > lent.expires_ms, "{longer:?}");
     let bob = door.login("bob", "first").unwrap().token;
     assert_eq!(kind(lend(&bob, 600_000, lent.token.clone())), "Unauthenticated");
     assert_eq!(kind(lend(&alice, 0, None)), "InvalidArgument");
 
-    // The end of its session is its own end, and no other's.
+    // Closing its session ends its tokens, and no others.
     let mut lender = door.resume(&alice).unwrap();
     lender.v2::<methods::CloseSession>(CloseSessionRequest { session: longer.token.clone() }).unwrap();
     for token in [&lent.token, &longer.token] {
@@ -151,7 +151,7 @@ fn a_lent_login_ends_in_time_or_with_its_session_and_the_lenders_goes_on() {
     }
     look(&mut door.resume(&alice).unwrap()).unwrap();
 
-    // In time: also for a client that is connected.
+    // It also ends in time for a client that is connected.
     let short = lend(&alice, 1_000, None).unwrap();
     let mut borrower = door.resume(&short.token).unwrap();
     look(&mut borrower).unwrap();
@@ -337,12 +337,12 @@ fn guesses_at_the_same_time_wait_for_each_other() {
             threads.spawn(|| assert!(door.login("alice", "wrong").is_err()));
         }
     });
-    // The fourth is the first that the next ones wait for.
+    // The pair has to wait from the fourth failure on.
     assert_eq!((logins(&door, "failed"), logins(&door, "refused")), (4, 8));
 }
 
 #[test]
-fn who_is_taken_out_of_the_file_is_out_on_open_connections_and_by_token() {
+fn a_user_removed_from_the_file_is_refused_on_open_connections_and_by_token() {
     let door = Door::with(&["alice", "bob"], |_| {});
     let (mut alice, mut bob) = (door.login("alice", "first").unwrap(), door.login("bob", "first").unwrap());
     look(&mut alice).unwrap();
@@ -356,7 +356,7 @@ fn who_is_taken_out_of_the_file_is_out_on_open_connections_and_by_token() {
 }
 
 #[test]
-fn the_session_of_who_is_taken_out_ends_with_its_files() {
+fn the_session_of_a_removed_user_ends_with_its_files() {
     // A user with write permission in the store.
     let door = Door::with(&["tester", "bob"], |limits| limits.sessions = 1);
     let mut tester = door.login("tester", "first").unwrap();
@@ -377,7 +377,7 @@ fn the_session_of_who_is_taken_out_ends_with_its_files() {
 }
 
 #[test]
-fn a_user_of_the_2009_service_who_is_taken_out_is_out() {
+fn a_removed_user_of_the_2009_service_is_refused() {
     let door = Door::with(&["alice"], |_| {});
     let mut client = door.served.client_on(UNFRAMED);
     client.call::<methods::Init>(InitArgs { uri: Some(Text("main".into())) });
@@ -407,7 +407,7 @@ fn a_login_of_the_2009_service_lasts_as_long_as_its_connection() {
 }
 
 #[test]
-fn a_file_that_is_no_good_leaves_the_old_one_in_force_until_it_is_mended() {
+fn a_broken_file_leaves_the_old_one_in_force_until_it_is_mended() {
     let door = Door::with(&["alice"], |_| {});
     let alice = door.login("alice", "first").unwrap();
     let good = std::fs::read_to_string(door.file()).unwrap();

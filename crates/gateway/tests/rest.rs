@@ -403,7 +403,8 @@ fn each_request_is_its_tokens_users_or_nobodys() {
     }
 }
 
-/// A gateway with one user in that file, and the field of a request by a token of theirs.
+/// A gateway whose password file has one user, and a request's Authorization field with a token of
+/// that user.
 fn with_a_login(users: &Path, change: impl FnOnce(&mut Config)) -> (Served, String) {
     PasswordFile::set(users, "tester", "secret").unwrap();
     let served = serve_with(|config| {
@@ -437,7 +438,7 @@ fn uploads_and_downloads_end_with_their_login() {
     const LENGTH: usize = 32 << 20;
     let dir = tempfile::tempdir().unwrap();
     let users = dir.path().join("passwords");
-    // Also the period of checks of the file.
+    // The gateway checks the password file as often.
     let check = Duration::from_millis(50);
     let (served, bearer) = with_a_login(&users, |config| config.limits.session_linger = check);
     assert_eq!(send(&served, "PUT", "/v1/files/old", &bearer, &vec![7; LENGTH]).status, 201);

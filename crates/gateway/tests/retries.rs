@@ -142,7 +142,7 @@ fn a_retry_that_another_gateway_executed_is_recognised_by_its_effect() {
     assert_eq!(kind(client.v2::<methods::CreateFile>(create)), "OutcomeUnknown");
 }
 
-/// A client of a gateway that has no memory of the first attempts: a second one over the same store.
+/// A client of the second gateway over the same store, which has no memory of the first attempts.
 fn elsewhere(first: &Served, second: &Served) -> Client {
     let mut client = first.session();
     come_back(second, &client.token.take())
@@ -307,7 +307,7 @@ fn a_retry_that_is_refused_does_not_say_that_nothing_was_done() {
     assert!(message.contains("Busy: ") && message.contains("/c"), "{message}");
 }
 
-/// As of a gateway that stood still while its client repeated the change at another one.
+/// As if the gateway had been stopped while its client repeated the change at another one.
 #[test]
 fn a_change_whose_client_has_left_is_not_begun() {
     let (store, gate) = gated::Gated::new();

@@ -125,7 +125,7 @@ async fn cutting_proxy(gateway: SocketAddr, bytes: u64, times: usize) -> SocketA
 fn what_is_done_side_by_side_happens_once_when_connections_break() {
     let served = serve();
     let runtime = runtime();
-    // This is longer than the answer to a login by some ten answers.
+    // So many bytes are the answer to a login and some ten other answers.
     let address = runtime.block_on(cutting_proxy(served.address, 1_500, 12)).to_string();
     let store = Arc::new(runtime.block_on(StraitStore::connect(&address, Options::default())).unwrap());
     let all: Vec<_> = (0..32).map(|index| runtime.spawn(write_rename_read(store.clone(), index))).collect();
@@ -137,8 +137,8 @@ fn what_is_done_side_by_side_happens_once_when_connections_break() {
     assert_eq!(left.len(), 32, "each has its new name alone");
 }
 
-/// Renames; looks and repeats if the outcome is unknown. That is so if the gateway didn't begin the
-/// first attempt, since its client had left: another gateway could have executed a second one.
+/// Renames. If the outcome is unknown, looks and repeats. The gateway doesn't begin a change whose
+/// client has left, and can't tell whether another gateway executed it.
 async fn rename(store: &StraitStore, old: &StorePath, new: &StorePath) {
     loop {
         match store.rename(&who(), old, new, false).await {

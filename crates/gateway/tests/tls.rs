@@ -155,7 +155,8 @@ fn replace_by_pipe(path: &Path) {
     mknodat(CWD, path, FileType::Fifo, 0o600.into(), 0).unwrap();
 }
 
-/// The writing end of a pipe, once `reader` opens the other one. None if it ends without that.
+/// The writing end of a pipe, once `reader` has opened the reading end. None if `reader` ends without
+/// opening it.
 fn end_of_pipe<T>(path: &Path, reader: &ScopedJoinHandle<'_, T>) -> Option<File> {
     let nonblocking = OFlags::NONBLOCK.bits() as i32;
     loop {

@@ -48,9 +48,8 @@ pub struct Record<'a> {
 /// A file that a thread of its own appends records to. If the file is renamed, as logrotate does,
 /// the thread makes a new one in its place.
 ///
-/// A line has the fields of HDFS's audit log, key by key, separated by tabs, so tools for one can
-/// read the other. `callerContext` is the request's number, and `error`, at the end, is our own.
-/// end, is our own.
+/// A line has the fields of HDFS's audit log, key by key, separated by tabs, so tools for one can read
+/// the other. `callerContext` is the request's number. `error`, at the end, is our own.
 #[derive(Debug)]
 pub struct AuditLog {
     shared: Arc<Shared>,
@@ -78,7 +77,7 @@ struct Waiting {
 }
 
 impl AuditLog {
-    /// Opens this file to append. If it is new, only its owner may read it.
+    /// Opens this file to append. A new file is readable by its owner only.
     ///
     /// # Errors
     /// The file can't be opened for writing, or the thread can't be started.
@@ -91,8 +90,8 @@ impl AuditLog {
         Ok(Self { shared, writer: Some(writer) })
     }
 
-    /// Adds a record, with the request that this thread works for. Waits only if the disk can't
-    /// keep up.
+    /// Adds a record, with the number of the request that this thread works for. Waits only if the
+    /// disk can't keep up.
     pub fn note(&self, record: &Record<'_>) {
         thread_local! {
             static LINE: RefCell<(String, Clock)> = const { RefCell::new((String::new(), Clock::new())) };
@@ -134,7 +133,7 @@ impl Shared {
 
     fn push(&self, line: &[u8]) {
         let mut waiting = self.waiting();
-        // A line longer than the buffer gets it to itself.
+        // A line longer than the buffer waits until the buffer is empty.
         while !waiting.text.is_empty() && waiting.text.len() + line.len() > BUFFER_BYTES {
             waiting = self.room.wait(waiting).unwrap_or_else(PoisonError::into_inner);
         }
@@ -194,7 +193,7 @@ impl Record<'_> {
     }
 }
 
-/// Escapes characters that would end a line or a field: users of whom the log reports choose these
+/// Escapes characters that would end a line or a field: the users whom the log records choose these
 /// names.
 struct Escaped<'a>(&'a str);
 

@@ -10,15 +10,15 @@ use std::time::Duration;
 #[derive(Debug)]
 pub struct Calls {
     operations: Vec<(&'static str, Histogram)>,
-    /// Operations of newer callers, without a name here.
+    /// Operations that have no name here, such as those of newer callers.
     others: Histogram,
     slow_from: Duration,
     slow: Seldom,
 }
 
 impl Calls {
-    /// For operations of these names, numbered by position. A call that takes `slow_from` or longer
-    /// is slow.
+    /// Counters for operations with these names, numbered by position. A call that takes `slow_from`
+    /// or longer is slow.
     pub fn new(operations: &[&'static str], slow_from: Duration) -> Self {
         let operations = operations.iter().map(|name| (*name, Histogram::default())).collect();
         Self { operations, others: Histogram::default(), slow_from, slow: Seldom::new() }

@@ -49,7 +49,7 @@ impl Page {
 
     /// Adds latencies and errors of one operation.
     pub(crate) fn calls(&mut self, of: &[(&str, &str)], counts: &Counts) {
-        const HELP: &str = "How long calls take where they are answered.";
+        const HELP: &str = "How long the answering server works on a call.";
         let mut line = |suffix, of: &[(&str, &str)], value: &dyn fmt::Display| {
             self.line(CALLS, "histogram", HELP, suffix, of, value);
         };

@@ -22,7 +22,7 @@ impl std::fmt::Display for EntityTag {
 /// The state of a resource that exists.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct State {
-    /// Another one after each change.
+    /// The file's tag, which changes with each change of the file.
     pub tag: EntityTag,
     /// Its last change.
     pub modified: SystemTime,
@@ -78,17 +78,18 @@ enum RangeIf {
 pub enum Verdict {
     /// They hold.
     Go,
-    /// The client of a query has the current state (304).
+    /// The client of a GET or HEAD already has the current state (304).
     NotModified,
     /// They don't hold (412).
     Failed,
 }
 
 impl Conditions {
-    /// Parses the fields. As the RFC demands, it ignores dates that are none.
+    /// Parses the fields. As the RFC demands, it ignores invalid dates.
     ///
     /// # Errors
-    /// For a list of tags that is none: an ignored `If-Match` would destroy another's change.
+    /// For an invalid list of tags: if `If-Match` were ignored, the request could overwrite another
+    /// client's change.
     pub fn parse(fields: &Fields<'_>) -> Result<Self, Malformed> {
         let tags = |value: Option<&str>| value.map(Tags::parse).transpose();
         let date = |value: Option<&str>| value.and_then(|value| parse_http_date(value.trim()).ok());
@@ -101,7 +102,7 @@ impl Conditions {
         })
     }
 
-    /// Whether there are none, so that nobody needs to know the state.
+    /// Whether the request has no conditions, so that the caller needn't look up the state.
     pub fn are_none(&self) -> bool {
         *self == Self::default()
     }
@@ -135,8 +136,8 @@ impl Conditions {
         }
     }
 
-    /// Whether the range counts: the client's other parts are of this state. `now` tells whether a
-    /// date is exact enough.
+    /// Whether to send only the range: by `If-Range`, the client's other parts are of this state.
+    /// `now` tells whether a date is exact enough.
     pub fn allow_range(&self, current: &State, now: SystemTime) -> bool {
         match &self.range {
             None => true,
@@ -183,7 +184,7 @@ impl Tags {
         }
     }
 
-    /// Strong comparison takes weak tags for different ones (section 8.8.3.2).
+    /// In a strong comparison, a weak tag never matches (section 8.8.3.2).
     fn have(&self, tag: &EntityTag, strong: bool) -> bool {
         match self {
             Self::Any => true,
@@ -205,7 +206,7 @@ impl Tag {
 }
 
 impl RangeIf {
-    /// A value without sense holds for no state, so the client gets the whole file.
+    /// An invalid value matches no state, so the client gets the whole file.
     fn parse(value: &str) -> Self {
         match (Tag::take(value.trim()), parse_http_date(value.trim())) {
             (Some((tag, "")), _) => Self::Tag(tag),

@@ -1,4 +1,4 @@
-//! The words of HTTP requests, for the faces that the gateway has over HTTP.
+//! Parses the parts of HTTP requests that the gateway's faces over HTTP need.
 //!
 //! ```text
 //!   GET /v1/files/a%20b?limit=9      target::path, Query
@@ -20,7 +20,7 @@ pub use conditions::{Conditions, EntityTag, Fields, State, Verdict};
 pub use range::{ContentRange, Part, Range};
 pub use target::{Query, encode_path, path};
 
-/// The reason why a text isn't what it should be, for people.
+/// The reason why a text is malformed, for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Malformed(pub String);
 
@@ -32,7 +32,7 @@ impl std::fmt::Display for Malformed {
 
 impl std::error::Error for Malformed {}
 
-/// A refusal with this text.
+/// An error with this text.
 fn malformed<T>(why: impl Into<String>) -> Result<T, Malformed> {
     Err(Malformed(why.into()))
 }

@@ -7,22 +7,22 @@ use crate::{Malformed, malformed, number};
 pub enum Range {
     /// From a first byte to a last one, or to the end.
     From(u64, Option<u64>),
-    /// The last bytes, so many.
+    /// The last bytes of the file: this many.
     Last(u64),
 }
 
 /// The bytes of a file that answer a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
-    /// From this byte to before that one; at least one byte.
+    /// From the first number up to, but without, the second; at least one byte.
     Bytes(u64, u64),
     /// The range begins after the file's end.
     None,
 }
 
 impl Range {
-    /// Parses the field's value. None for another unit, several ranges or a value without sense: a
-    /// server ignores these, and sends the whole file (section 14.2).
+    /// Parses the field's value. None for another unit, several ranges or an invalid value: a server
+    /// ignores these, and sends the whole file (section 14.2).
     pub fn parse(value: &str) -> Option<Self> {
         let (unit, set) = value.trim().split_once('=')?;
         let (first, last) = set.trim().split_once('-')?;

@@ -6,8 +6,8 @@ use std::fmt::Write;
 /// Most parameters of a query; the longest documented one has seven.
 const MAX_PARAMETERS: usize = 32;
 
-/// The bytes of a path, each `%XX` decoded once. A decoded slash would make two names of one, and no
-/// store has a name with a NUL.
+/// The bytes of a path, each `%XX` decoded once. Refuses an encoded slash, which would make two names
+/// of one, and NUL, which no name in a store has.
 ///
 /// # Errors
 /// For these two, and for a `%` that isn't followed by two hexadecimal digits.
@@ -24,7 +24,7 @@ pub fn path(raw: &str) -> Result<Vec<u8>, Malformed> {
     }
 }
 
-/// A path as a target, with everything encoded that may not stand for itself in one.
+/// A path as a target: encodes every byte that a target may not contain as it is.
 pub fn encode_path(path: &str) -> String {
     let mut target = String::with_capacity(path.len());
     for byte in path.bytes() {
@@ -92,13 +92,14 @@ impl Query {
         Some(self.0.swap_remove(at).1)
     }
 
-    /// Takes a number out: of bytes, or of other things that are counted in 63 bits everywhere.
+    /// Takes a number out. Its maximum is that of an i64, since Thrift and HDFS count in those.
     ///
     /// # Errors
     /// If it isn't a decimal number, or is larger.
     pub fn number(&mut self, name: &str) -> Result<Option<u64>, Malformed> {
         let Some(text) = self.take(name) else { return Ok(None) };
-        let invalid = || Malformed(format!("{name} isn't a number: {:?}", shown(&text)));
+        let invalid =
+            || Malformed(format!("{name} must be a whole number below 2^63, not {:?}", shown(&text)));
         number(&text).filter(|number| i64::try_from(*number).is_ok()).ok_or_else(invalid).map(Some)
     }
 
@@ -110,7 +111,7 @@ impl Query {
         match self.take(name).as_deref() {
             None | Some("false") => Ok(false),
             Some("true" | "") => Ok(true),
-            Some(text) => malformed(format!("{name} is true or false, not {:?}", shown(text))),
+            Some(text) => malformed(format!("{name} must be true or false, not {:?}", shown(text))),
         }
     }
 

@@ -209,7 +209,7 @@ pub enum Reply<M: Method> {
 }
 
 wire_structs! {
-    /// Stands for the exception of methods that declare none.
+    /// The exception type of methods that declare no exception.
     NoException {}
     /// TApplicationException on the wire.
     ApplicationException {
@@ -240,8 +240,8 @@ pub struct ApplicationError {
 }
 
 impl ApplicationError {
-    /// Encodes it as the answer to a call, with an empty name and 0 if the call's head couldn't be
-    /// read.
+    /// Encodes it as the answer to a call. If the call's head couldn't be read, `name` is empty and
+    /// `sequence` is 0.
     pub fn reply(&self, wire: Wire, name: &str, sequence: i32) -> Encoded {
         let mut to = Encoder::new(wire);
         Envelope { name: name.to_owned(), kind: MessageKind::Exception, sequence }.write(&mut to);

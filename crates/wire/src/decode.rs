@@ -10,7 +10,7 @@ pub enum DecodeError {
     #[error("the message ends too early")]
     Truncated,
     /// The message claims more than the limit.
-    #[error("a length of {claimed} is claimed where {limit} bytes are the limit")]
+    #[error("a length of {claimed} is claimed, but the limit is {limit} bytes")]
     TooLong {
         /// The claimed size, in bytes or elements.
         claimed: u64,
@@ -27,7 +27,7 @@ pub enum DecodeError {
     #[error("unknown type code {0}")]
     UnknownType(u8),
     /// A known field has another type than the interface says.
-    #[error("field {field} of {name} has type {found:?} where {expected:?} is expected")]
+    #[error("field {field} of {name} has type {found:?}, but {expected:?} is expected")]
     WrongFieldType {
         /// The struct.
         name: &'static str,
@@ -39,7 +39,7 @@ pub enum DecodeError {
         found: TType,
     },
     /// A list's elements have another type than the interface says.
-    #[error("a list of {found:?} where {expected:?} is expected")]
+    #[error("a list of {found:?}, but {expected:?} is expected")]
     WrongElementType {
         /// The interface's type.
         expected: TType,

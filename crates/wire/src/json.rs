@@ -7,8 +7,8 @@
 //! ```
 //!
 //! A list is `["i32",2,4,5]`, a bool 0 or 1, `binary` base64. A `string` is a JSON string. The
-//! interface of 2009 has exact bytes in its strings. Those that aren't UTF-8 stand in the JSON text as
-//! they are, as Apache's C++ library sends and takes them.
+//! interface of 2009 has exact bytes in its strings. Bytes that aren't UTF-8 stand in the JSON text
+//! unescaped, as Apache's C++ library sends and accepts them.
 //!
 //! Source: Apache Thrift's TJSONProtocol, which no specification describes.
 
@@ -20,7 +20,7 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 type Result<T> = std::result::Result<T, DecodeError>;
 
-/// Apache's libraries differ in the padding that they send. All take it.
+/// Some of Apache's libraries send padding and some don't. All accept it.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
@@ -29,8 +29,8 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 /// Deepest nesting of brackets in a message. A struct within a struct takes two levels, and a list of
 /// structs one more.
 const MAX_BRACKETS: u32 = 128;
-/// Deepest nesting within a skipped value. The rest is left to the fields around it, so that no value
-/// can be read in a message that the scanner refuses.
+/// Deepest nesting within a skipped value. The other levels are left to the fields around it: the
+/// decoder must not accept a message that the scanner refuses.
 const MAX_SKIPPED_BRACKETS: u32 = 96;
 /// Longest number: an i64 has 20 bytes, and a double of full precision 24.
 const MAX_NUMBER_BYTES: usize = 32;
@@ -72,7 +72,7 @@ pub(crate) struct Brackets {
 }
 
 impl Brackets {
-    /// The end of the value that `buffer` begins with; none if it isn't whole.
+    /// The end of the value that `buffer` begins with; none if the value isn't complete yet.
     pub(crate) fn end(&mut self, buffer: &[u8], max_depth: u32) -> Result<Option<usize>> {
         loop {
             if self.in_string && !self.string(buffer) {
@@ -109,7 +109,7 @@ impl Brackets {
         }
     }
 
-    /// Passes over the rest of a string. Whether its end has come.
+    /// Skips the rest of a string, and returns whether its end has arrived.
     fn string(&mut self, buffer: &[u8]) -> bool {
         loop {
             let rest = buffer.get(self.position..).unwrap_or_default();
@@ -135,7 +135,7 @@ fn skip_space(from: &mut Bytes) {
     from.advance(space);
 }
 
-/// The next byte that isn't space; it stays.
+/// The next byte that isn't space, without consuming it.
 pub(crate) fn peek(from: &mut Bytes) -> Result<u8> {
     skip_space(from);
     from.first().copied().ok_or(DecodeError::Truncated)
@@ -228,11 +228,11 @@ pub(crate) fn integer(from: &mut Bytes) -> Result<i64> {
     std::str::from_utf8(&text).ok().and_then(|text| text.parse().ok()).ok_or(NOT_WHOLE)
 }
 
-/// A field's id, which is a key and so stands in quotes.
+/// A field's id. It is an object's key, so it is quoted.
 pub(crate) fn quoted_integer(from: &mut Bytes) -> Result<i64> {
     const NO_ID: DecodeError = DecodeError::Malformed("not a field's id");
     let mut text = string(from)?;
-    // The end of the text isn't the end of the message: it never reads as a message cut short.
+    // A bad id is malformed, never a message that ends too early: the text in quotes is complete.
     let value = integer(&mut text).map_err(|_| NO_ID)?;
     if text.is_empty() { Ok(value) } else { Err(NO_ID) }
 }
@@ -242,7 +242,7 @@ pub(crate) fn kind(from: &mut Bytes) -> Result<TType> {
     type_of(&string(from)?)
 }
 
-/// Passes over any value.
+/// Skips any value.
 pub(crate) fn skip(from: &mut Bytes) -> Result<()> {
     match peek(from)? {
         b'[' | b'{' => {
@@ -293,7 +293,7 @@ pub(crate) fn put_base64(to: &mut BytesMut, bytes: &[u8]) {
     to.put_u8(b'"');
     let start = to.len();
     to.resize(start + bytes.len().div_ceil(3) * 4, 0);
-    // The space is exact, since padding is always written.
+    // The space is exact, since base64 is written with padding.
     let written = BASE64.encode_slice(bytes, &mut to[start..]).unwrap_or(0);
     to.truncate(start + written);
     to.put_u8(b'"');

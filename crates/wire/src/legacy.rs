@@ -1,9 +1,9 @@
 //! The messages of `DfsService`, both generations of 2009.
 //!
-//! Programs up to 0.5 send no ClientHandle with open, close, read and write.
-//! Both handles are `{1: i64}`, so the absence of a handle in field 2 tells the
-//! generation: [`ReadArgs::handles`] and its like give both handles either way.
-//! The types of the other fields tell the forms of the early generation apart:
+//! Programs up to 0.5 send no ClientHandle with open, close, read and write. Both handles are `{1:
+//! i64}`, so the absence of a handle in field 2 tells the generation. [`ReadArgs::handles`] and its
+//! equivalents give both handles in either case. The types of the other fields tell the forms of the
+//! early generation apart:
 //!
 //! | call | released 0.5.4 | the report, and its text read literally |
 //! |---|---|---|
@@ -112,8 +112,8 @@ wire_structs! {
     }
 }
 
-/// The session and the file that a call names. In generation 0.5 it names no session, and the
-/// connection's own is used.
+/// The session and the file that a call names. A call of generation 0.5 names no session and uses the
+/// connection's own.
 fn handles(ch: &Option<ClientHandle>, dh: &Option<DfsHandle>) -> (Option<i64>, Option<i64>) {
     let first = ch.as_ref().and_then(|handle| handle.id);
     match dh {
@@ -125,7 +125,8 @@ fn handles(ch: &Option<ClientHandle>, dh: &Option<DfsHandle>) -> (Option<i64>, O
 macro_rules! both_generations {
     ($($name:ident)*) => {$(
         impl $name {
-            /// The session's id (none: the connection's own) and the file's.
+            /// The session's id and the file's. Without a session's id, the call is for the
+            /// connection's own session.
             pub fn handles(&self) -> (Option<i64>, Option<i64>) {
                 handles(&self.ch, &self.dh)
             }
@@ -188,7 +189,7 @@ fn early_write(args: &mut WriteArgs, id: i16, found: TType, from: &mut Decoder) 
     Ok(true)
 }
 
-/// Refuses a message with the fields of two forms, which would read it differently.
+/// Refuses a message with fields of two forms, since each form would read it differently.
 fn set_once<T>(field: &mut Option<T>, value: Option<T>) -> Result<(), DecodeError> {
     match std::mem::replace(field, value) {
         None => Ok(()),

@@ -8,8 +8,8 @@ use crate::{MAX_DEPTH, Protocol, TType, Wire};
 /// Result of scanning the bytes received so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scan {
-    /// The message isn't whole; it has at least this many bytes in all. The sender claims this
-    /// number, and the scanner has checked it against the limit.
+    /// The message isn't complete; it has at least this many bytes in all. The number comes from the
+    /// sender, and the scanner has checked it against the limit.
     NeedMore(usize),
     /// The message's bytes, without a frame's length word: `start..end` of
     /// the buffer. The next message begins at `end`.
@@ -24,8 +24,9 @@ pub enum Scan {
 /// Finds the end of one message in a growing buffer. It resumes at its last position, so a message
 /// sent byte by byte costs no more than one sent whole.
 ///
-/// On a framed wire the length word gives the end. Unframed messages are walked: each string is one
-/// jump, however long. JSON announces no lengths, so the scanner looks at each of its bytes once.
+/// On a framed wire the length word gives the end. In an unframed message the scanner goes from field
+/// to field, and skips each string in one step. JSON announces no lengths, so the scanner looks at
+/// each of its bytes once.
 #[derive(Debug)]
 pub struct Scanner {
     wire: Wire,
@@ -41,7 +42,7 @@ pub struct Scanner {
 #[derive(Debug)]
 enum Level {
     Struct {
-        /// The type of a field whose header is read and whose value isn't.
+        /// The type of a field whose header was read, but not yet its value.
         field: Option<TType>,
     },
     /// List or set.
@@ -66,7 +67,7 @@ impl From<DecodeError> for Stop {
     }
 }
 
-/// JSON has its own way to find the end.
+/// For steps of the other protocols: [`json`] finds the end of a JSON message.
 const NOT_WALKED: DecodeError = DecodeError::Malformed("a JSON message among binary ones");
 
 type Step<T> = std::result::Result<T, Stop>;

@@ -11,7 +11,8 @@ pub enum Sniff {
     Thrift(Wire),
     /// A TLS handshake record (RFC 8446, section 5.1).
     Tls,
-    /// An HTTP method's first letter. As the first byte of a frame's length, it would announce 1 GiB.
+    /// An HTTP method's first letter. As the first byte of a frame's length, it would announce 1 GiB
+    /// or more.
     Http,
     /// An unknown protocol.
     Unknown,

@@ -37,7 +37,7 @@ pub trait Struct: Default + Sized {
     fn schema() -> Vec<FieldSchema>;
     /// Encodes its fields.
     fn write_fields(&self, to: &mut Encoder);
-    /// Decodes field `id` if it is one of its own; otherwise returns false and reads nothing.
+    /// Decodes field `id` if the struct has it. Otherwise returns false and reads nothing.
     fn read_field(&mut self, id: i16, found: TType, from: &mut Decoder) -> Result<bool>;
 }
 
@@ -209,8 +209,8 @@ impl<T: Value> Value for Vec<T> {
         if found != T::TYPE && count > 0 {
             return Err(DecodeError::WrongElementType { expected: T::TYPE, found });
         }
-        // Grows as elements arrive: a count costs its sender little, but an allocated struct costs
-        // memory.
+        // Grows with the elements that arrive: a sender could claim a large count, and each allocated
+        // struct costs memory.
         let mut list = Vec::new();
         for _ in 0..count {
             from.element()?;
@@ -273,7 +273,8 @@ macro_rules! wire_structs {
     )*};
 }
 
-/// The second token if there is one, else the first: a field's IDL name if Rust reserves the word.
+/// The second token if there is one, else the first. The second is a field's name in the IDL if Rust
+/// reserves that word.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! or_literal {

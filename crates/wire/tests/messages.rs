@@ -347,7 +347,7 @@ fn a_known_field_of_the_wrong_type_is_named() {
         b"\x80\x01\x00\x01\x00\x00\x00\x04stat\x00\x00\x00\x01\x08\x00\x01\x00\x00\x00\x05\x00",
     );
     let error = receive(wire, &message).unwrap_err();
-    assert_eq!(error.to_string(), "field 1 of PathArgs has type I32 where Struct is expected");
+    assert_eq!(error.to_string(), "field 1 of PathArgs has type I32, but Struct is expected");
 }
 
 #[test]

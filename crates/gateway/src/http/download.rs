@@ -76,7 +76,8 @@ impl Source {
 }
 
 impl Download {
-    /// The given bytes of a file, with the first piece read already: its failure is the answer's.
+    /// A download of these bytes. It reads the first piece at once: if that fails, the answer can
+    /// still have the failure's status.
     ///
     /// # Errors
     /// Those of the store.
@@ -110,7 +111,7 @@ impl Download {
         if !self.piece.is_empty() {
             return Poll::Ready(Ok(()));
         }
-        // While the gateway reads, the client can't be slow.
+        // While the gateway reads, a pause isn't the client's fault.
         self.sending = None;
         let Range { start, end } = self.left.clone();
         let reading = self.reading.get_or_insert_with(|| {

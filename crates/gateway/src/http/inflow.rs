@@ -82,14 +82,15 @@ impl<'a> Inflow<'a> {
         Ok(piece.freeze())
     }
 
-    /// Bytes that are here or announced, at most.
+    /// At most this many bytes of the body remain: `here`, those kept for the next piece, and the
+    /// announced ones.
     fn announced(&self, here: usize) -> usize {
         let to_come = self.body.size_hint().upper().map_or(usize::MAX, |bytes| bytes as usize);
         to_come.saturating_add(here + self.over.len())
     }
 }
 
-/// Notes the memory of a body while it is received, so that slow senders can be found.
+/// Records the memory of a body while it is received, so that `slow` finds slow senders.
 pub struct Receiving {
     flow: Arc<Flow>,
     holder: Arc<Holder>,

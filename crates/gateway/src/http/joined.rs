@@ -11,13 +11,13 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-/// After the last answer, so many bytes that the client still sends are read and dropped. Unread ones
-/// would cause a reset, by which the client may lose the answer.
+/// After the last answer the gateway reads and drops up to this many bytes that the client still
+/// sends. Unread bytes would cause a reset, and the client might lose the answer.
 const DRAINED_BYTES: usize = 1 << 20;
-/// And for so long.
+/// The longest time that the gateway does so.
 const DRAIN_TIME: Duration = Duration::from_secs(1);
 
-/// Both sides of a connection, of which some bytes were read already. Counts the moved bytes.
+/// Both sides of a connection, and the bytes already read from it. Counts the moved bytes.
 pub struct Joined<R, W> {
     read: Bytes,
     from: R,

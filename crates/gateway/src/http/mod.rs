@@ -33,7 +33,7 @@ use crate::context::Context;
 use crate::fair::Key;
 use crate::memory::{Account, Permit};
 use crate::peer::Peer;
-use crate::session::Identity;
+use crate::session::{Identity, TOO_MANY_SESSIONS};
 use crate::shared::Shared;
 use crate::slow::Cut;
 use crate::turns;
@@ -61,9 +61,6 @@ use tokio::time::interval;
 
 /// Most fields of a head. Browsers and proxies send some twenty.
 const HEAD_FIELDS: usize = 64;
-
-/// The message for a request whose session has no place.
-const NO_SESSION: &str = "the gateway, or this origin, has its maximum of sessions; try again later";
 
 /// Serves the requests of a connection whose first bytes are in `io`.
 pub async fn serve<R, W>(
@@ -99,7 +96,7 @@ where
         tokio::select! {
             ended = connection.as_mut() => return ended.map_err(io::Error::other),
             _ = &mut cut => {
-                let message = "others wait for memory that this client uses too slowly";
+                let message = "too slow: other requests wait for the memory that this client holds";
                 return Err(io::Error::new(io::ErrorKind::TimedOut, message));
             }
             _ = ticks.tick() => {
@@ -119,7 +116,7 @@ where
     }
 }
 
-/// A connection's place in the gateway.
+/// What the requests of one HTTP connection share.
 pub struct Front {
     shared: Arc<Shared>,
     peer: Peer,
@@ -128,7 +125,7 @@ pub struct Front {
     unsent: Arc<AtomicUsize>,
 }
 
-/// Ends a request's own context however the request ends.
+/// A request's own context, which ends with the request.
 pub struct OfRequest(Arc<Context>);
 
 impl Drop for OfRequest {
@@ -153,7 +150,7 @@ impl OfRequest {
 
 /// The identity of a request before its body is read.
 pub struct Sender {
-    /// Its own context, shared with an answer that is still read.
+    /// Its own context, shared with an answer whose file is still read.
     context: Arc<OfRequest>,
     /// The user or origin that it counts for.
     key: Key,
@@ -199,12 +196,14 @@ impl Front {
             let token = first.to_str().ok().and_then(|text| text.split_once(' '));
             let token = token.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
             let token = token.filter(|_| given.next().is_none());
-            let (_, token) =
-                token.ok_or(unauthorized("Authorization takes a session's token, once: Bearer TOKEN"))?;
+            let (_, token) = token
+                .ok_or(unauthorized("send one Authorization field, with a session's token: Bearer TOKEN"))?;
             let found = self.shared.sessions.by_token(token.trim(), &self.peer);
             let session = found.map_err(|error| match error.kind() {
                 // The token is good, and another login wouldn't help.
-                ErrorKind::Busy => Refusal::new(StatusCode::SERVICE_UNAVAILABLE, ErrorKind::Busy, NO_SESSION),
+                ErrorKind::Busy => {
+                    Refusal::new(StatusCode::SERVICE_UNAVAILABLE, ErrorKind::Busy, TOO_MANY_SESSIONS)
+                }
                 _ => unauthorized("the token is wrong or has expired, or its login has ended; log in again"),
             })?;
             context.0.attach(Some(session));
@@ -232,7 +231,8 @@ impl Front {
         }
     }
 
-    /// Refuses a body without an end that its version of HTTP can mark.
+    /// Refuses a body of HTTP/1.0 without Content-Length, since nothing marks its end. Otherwise gives
+    /// the length, if the head tells it.
     fn demand_length(body: &Incoming, version: Version) -> Result<Option<u64>, Refusal> {
         let announced = body.size_hint().exact();
         match announced.is_none() && version < Version::HTTP_11 {
@@ -245,8 +245,8 @@ impl Front {
     }
 }
 
-/// Runs a part of a request's work at stores: it counts for `key`, stops when it is dropped, and fails
-/// alone if a store's library panics.
+/// Runs a part of a request's work at stores. The work counts for `key` and stops when it is dropped.
+/// If it panics, only this request fails.
 async fn guarded<T>(
     key: Key,
     id: RequestId,
@@ -255,7 +255,7 @@ async fn guarded<T>(
     let work = turns::call(key, Box::pin(work));
     let done = AssertUnwindSafe(RequestId::scope(Some(id), work)).catch_unwind().await;
     done.unwrap_or_else(|_| {
-        tracing::error!(request = %id, "a call met a defect");
-        Err(Error::new(ErrorKind::Internal, "a defect in the gateway or its store"))
+        tracing::error!(request = %id, "a call panicked");
+        Err(Error::new(ErrorKind::Internal, "the gateway or its store has a bug: the call panicked"))
     })
 }

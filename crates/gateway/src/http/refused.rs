@@ -11,7 +11,7 @@ pub struct Refusal {
     pub status: StatusCode,
     /// The kind of the error, as DfsV2 names them.
     pub kind: ErrorKind,
-    /// Text for people, without a client's own words.
+    /// Text for people. It is never a client's own text, so JSON needs no escapes for it.
     pub message: &'static str,
 }
 

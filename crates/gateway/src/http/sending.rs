@@ -36,7 +36,8 @@ impl Drop for Sending {
     }
 }
 
-/// The first bytes, few enough: hyper takes a piece only when the one before is nearly sent.
+/// Splits off at most [`HEAD_BYTES`]. hyper takes a piece only when the one before is nearly sent, so
+/// its buffer stays as small.
 pub fn piece(of: &mut Bytes) -> Bytes {
     of.split_to(of.len().min(HEAD_BYTES))
 }

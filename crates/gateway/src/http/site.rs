@@ -1,8 +1,8 @@
 //! The sites that may call over HTTP: which Host a request may name, and which Origin.
 //!
-//! A page whose name its owner points at 127.0.0.1 sends that name as Host (DNS rebinding), so only
-//! known names pass. An address as Host can't be rebound. A browser adds Origin to every POST of a
-//! page, so an unknown Origin is refused before anything else.
+//! The owner of a page can point the page's host name at 127.0.0.1 (DNS rebinding). Browsers then send
+//! that name as Host, so only known names pass. Addresses as Host pass: they can't be rebound. A
+//! browser adds Origin to every POST of a page, so an unknown Origin is refused before anything else.
 
 use super::answer::Answer;
 use super::refused::Refusal;
@@ -15,7 +15,7 @@ use strait_store::ErrorKind;
 /// Fields that a page of an allowed origin may send beside those of every page.
 const SENT_FIELDS: &str = "authorization, content-type, content-range, range, if-match, if-none-match, \
                            if-modified-since, if-unmodified-since, if-range";
-/// Fields of an answer that it may read beside those of every page.
+/// Fields of an answer that such a page may read beside those of every page.
 const READ_FIELDS: &str = "etag, content-range, content-length, accept-ranges, last-modified, location, \
                            link, retry-after, allow";
 /// A browser may ask for this before a page of a public site reaches a private address.
@@ -46,7 +46,7 @@ impl HttpAccess {
         let is_of_page = from.is_some_and(|from| from != b"none" && from != b"same-origin");
         if is_of_page && !headers.contains_key(header::ORIGIN) {
             return Err(forbidden(
-                "a page of another site made this request; pages call with an Origin (CORS)",
+                "a page of another site made this request without an Origin; pages must use CORS",
             ));
         }
         let mut origins = headers.get_all(header::ORIGIN).iter();

@@ -110,7 +110,7 @@ impl Front {
         asked: &Content,
     ) -> Result<(Bytes, Option<Permit>), Refusal> {
         let announced = body.size_hint().exact();
-        // A chunked body may have as many bytes as it likes, until it exceeds the limit.
+        // A chunked body announces no length, so it needs memory for the largest one.
         let needed = announced.map_or(most.bytes, |length| length as usize);
         let memory = self.memory(needed * asked.copies).await;
         let (flow, holder) = {

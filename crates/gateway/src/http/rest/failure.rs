@@ -8,7 +8,7 @@ use serde_json::json;
 use strait_store::Error;
 use strait_web::Malformed;
 
-/// Seconds after which a client may repeat a request that it may repeat.
+/// `Retry-After`, in seconds, for requests that are safe to repeat.
 const RETRY_AFTER_S: &str = "1";
 
 /// The failure of a request.
@@ -21,7 +21,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// With a status of HTTP's own.
+    /// A failure with this status instead of its error's.
     pub fn new(status: StatusCode, error: Error) -> Self {
         Self { status, error, fields: Vec::new() }
     }

@@ -13,7 +13,7 @@ use std::time::SystemTime;
 use strait_store::{Error, ErrorKind, FileReader, FileStatus};
 use strait_web::{Conditions, EntityTag, Part, Range, State, Verdict};
 
-/// Bytes of a file's tag. Two states have the same one by chance once in 2^64.
+/// Bytes of a file's tag. Among fewer than some 2^64 states, hardly two have the same one.
 const TAG_BYTES: usize = 16;
 
 /// A file as it is now.

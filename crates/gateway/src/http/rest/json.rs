@@ -89,7 +89,7 @@ pub struct Attributes {
     modified_ms: Option<i64>,
     accessed_ms: Option<i64>,
     replication: Option<u64>,
-    /// The file is cut to so many bytes.
+    /// The file is truncated to this many bytes.
     length: Option<u64>,
 }
 
@@ -119,7 +119,7 @@ impl Attributes {
             (None, _) => Ok(Change::Attributes(set)),
             (Some(length), true) => Ok(Change::Length(length)),
             (Some(_), false) => {
-                let message = "length comes alone: set other attributes by a request of their own";
+                let message = "set length alone; other attributes need a request of their own";
                 Err(Error::new(ErrorKind::InvalidArgument, message))
             }
         }

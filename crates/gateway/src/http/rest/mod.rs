@@ -8,8 +8,8 @@
 //!   Failure ←─ any of them: status and kind from the one error table
 //! ```
 //!
-//! A request is a whole: it names its store and its path, and leaves no handle behind. Only a listing
-//! with more pages stays open, in a session.
+//! A request stands alone: it names its store and its path, and leaves no handle behind. Only a
+//! listing with more pages stays open, in a session.
 
 mod failure;
 mod files;
@@ -96,7 +96,8 @@ pub fn operations() -> impl Iterator<Item = &'static str> {
     ROUTES.iter().map(|(_, _, _, name)| *name)
 }
 
-/// The part of a target that stands for a template's path. None for another template.
+/// The part of a target that stands for the template's `{path}`. None if the target doesn't fit the
+/// template.
 fn rest<'a>(template: &str, target: &'a str) -> Option<&'a str> {
     match template.strip_suffix(PATH) {
         Some(before) => {
@@ -143,7 +144,7 @@ pub async fn answer(front: &Arc<Front>, head: &Parts, mut body: Incoming) -> Res
         }
         None => {
             let allowed = methods(target).unwrap_or_default();
-            let message = format!("this resource has {allowed}");
+            let message = format!("this resource allows only {allowed}");
             let failure = Error::new(ErrorKind::Unsupported, message);
             Err(Failure::new(StatusCode::METHOD_NOT_ALLOWED, failure).with(header::ALLOW, &allowed))
         }
@@ -173,7 +174,7 @@ async fn serve(
     }
     let id = RequestId::next();
     let mut asked = Asked { front, head, body, rest, context, key: key.clone(), id };
-    // A failure may name a status of its own, which a store's error can't.
+    // The outcome goes around `guarded`, whose error can't carry a failure's own status.
     let mut done = None;
     let work = async {
         done = Some(asked.done(operation).await);
@@ -245,7 +246,7 @@ impl Asked<'_> {
     fn place(&self) -> Result<Place, Failure> {
         let who = self.who()?;
         let bytes = strait_web::path(self.rest)?;
-        // A name that isn't UTF-8 has a text; its bytes mean the same.
+        // A name that isn't UTF-8 has an encoding as text, which stores take.
         let text = String::from_utf8(bytes);
         let text = text.unwrap_or_else(|bytes| encoding::encode(bytes.as_bytes()).into_owned());
         self.place_of(who, &text)
@@ -261,7 +262,7 @@ impl Asked<'_> {
         Ok(Place { fs, who, path, store, shown, is_directory })
     }
 
-    /// The same for a file.
+    /// The place that the target names, for a file.
     fn file(&self) -> Result<Place, Failure> {
         let place = self.place()?;
         match place.is_directory {
@@ -324,7 +325,7 @@ impl Asked<'_> {
             return Err(too_large());
         }
         let announced = self.body.size_hint().upper().map_or(JSON_BYTES, |bytes| bytes as usize);
-        // Once as it came, once as values.
+        // For the text, and for the values parsed from it.
         let memory = self.front.memory(2 * announced.min(JSON_BYTES)).await;
         let (flow, holder) = {
             let account = self.front.account();
@@ -342,7 +343,7 @@ impl Asked<'_> {
             let message = format!("the body isn't the JSON that is expected here: {why}");
             Failure::from(Error::new(ErrorKind::InvalidArgument, message))
         };
-        // serde takes an array for an object, too: its members in their order.
+        // serde also accepts an array as a struct, by the order of its fields.
         if body.trim_ascii_start().first() != Some(&b'{') {
             return Err(unexpected(&"it isn't an object"));
         }

@@ -19,7 +19,7 @@ use strait_store::{Error, ErrorKind, FileSystemExt, Result as StoreResult};
 use strait_web::encode_path;
 use tokio::sync::Mutex;
 
-/// JSON's names and numbers take so many times the bytes that a listing counts for an entry.
+/// As JSON, an entry takes about this many times the bytes that a listing counts for it.
 const JSON_EXPANSION: usize = 4;
 
 /// A file's or directory's status.
@@ -28,7 +28,7 @@ pub async fn status(asked: &mut Asked<'_>) -> Result<Response<Answer>, Failure> 
     asked.query()?.end()?;
     let status = place.fs.stat(&place.who, &place.path).await?;
     if place.is_directory && !status.is_directory() {
-        let message = "the path ends with a slash, and is a file's";
+        let message = "the path ends with a slash, but names a file";
         return Err(Error::new(ErrorKind::NotADirectory, message).at("stat", &place.shown).into());
     }
     Ok(reply::json(StatusCode::OK, &json::status(&status)))
@@ -74,7 +74,8 @@ pub async fn list(asked: &mut Asked<'_>) -> Result<Response<Answer>, Failure> {
         None => Begun::new(asked, &place).await?,
     };
     let mut taken = begun.listing.lock().await;
-    // A repeated request would get the page after its own, and its client would miss that of its own.
+    // If a client repeated its request, it would get the following page, and miss the one that it
+    // asked for.
     if taken.pages != begun.page {
         let message = "this page was sent already; list the directory anew";
         return Err(Error::new(ErrorKind::InvalidArgument, message).at("list", &place.shown).into());
@@ -110,7 +111,7 @@ pub async fn list(asked: &mut Asked<'_>) -> Result<Response<Answer>, Failure> {
 struct Begun {
     listing: Arc<Mutex<Listing>>,
     session: Arc<Session>,
-    /// Its handle there, if it has one already.
+    /// The listing's handle in the session, if it has one already.
     handle: Option<i64>,
     /// The number of the page.
     page: u32,
@@ -138,8 +139,9 @@ impl Begun {
         Ok(Self { listing: Arc::new(Mutex::new(listing)), session, handle: None, page: 0 })
     }
 
-    /// From a cursor on: a handle in the request's session, or in the one whose token comes before it,
-    /// and the number of the page.
+    /// From a cursor on. It has the listing's handle in the request's session and the number of the
+    /// page, in hex. If the request has no session, the token of the listing's session and `~` come
+    /// first.
     fn again(asked: &Asked<'_>, cursor: &str) -> Result<Self, Failure> {
         let wrong = || Error::new(ErrorKind::InvalidArgument, "after isn't a cursor of an earlier page");
         let (token, digits) = match cursor.rsplit_once('~') {
@@ -159,7 +161,7 @@ impl Begun {
         Ok(Self { listing, session, handle: Some(handle), page })
     }
 
-    /// Keeps it for the next page; its cursor.
+    /// Keeps it for the next page, and gives its cursor.
     fn keep(self, asked: &Asked<'_>) -> Result<String, Failure> {
         let handles = &self.session.handles;
         let handle = match self.handle {
@@ -184,7 +186,7 @@ impl Begun {
         })
     }
 
-    /// Ends it, with the session that was opened for it.
+    /// Ends it, and its session too if that was opened for this listing.
     fn end(self, asked: &Asked<'_>) {
         let _ = self.handle.map(|handle| self.session.handles.remove(handle));
         if asked.context.0.attached().is_none() {

@@ -4,9 +4,9 @@
 //!   body ─ inflow ─→ pieces ─ channel ─→ a task: writer.append … close, rename
 //! ```
 //!
-//! The request receives while the task writes. If the client leaves in mid-body, the task notices by
-//! the end of the channel: a PUT leaves the former file as it was, an append closes the file with the
-//! bytes that came. A whole body is written to its end even if the client has left.
+//! The request receives while the task writes. If the client leaves in mid-body, the channel ends
+//! early: the task of a PUT then leaves the former file as it was, and that of an append closes the
+//! file with the bytes that came. The task writes a whole body to its end even if the client has left.
 
 use super::super::inflow::{Inflow, Receiving};
 use super::failure::Failure;
@@ -33,7 +33,7 @@ const PIECES: usize = 3;
 /// Set-user-id and set-group-id.
 const SET_ID_BITS: u32 = 0o6000;
 
-/// A part of a body, or the news that it is whole.
+/// A part of a body, or its end.
 enum Piece {
     Data(Bytes),
     End,
@@ -126,8 +126,8 @@ async fn present(
     Ok(entity.map(|entity| entity.status))
 }
 
-/// Gives a whole upload its name, if the conditions still hold. Otherwise the state that they don't
-/// hold for.
+/// Gives a whole upload its name, if the conditions still hold. Otherwise returns the file's state,
+/// for which they don't, as an inner `Err`.
 async fn rename(
     temporary: Temporary,
     place: &Place,
@@ -146,7 +146,7 @@ async fn rename(
         }
         renamed => {
             renamed?;
-            // The file is there; its tag is a courtesy.
+            // The PUT has succeeded, even if the file's tag can't be read.
             Ok(Ok(state().await.unwrap_or(None)))
         }
     }
@@ -229,7 +229,7 @@ async fn append_at(
     Ok(done(StatusCode::NO_CONTENT, outcome?.as_ref()))
 }
 
-/// Waits for an upload's shares.
+/// Takes an upload's places, and waits for its memory.
 async fn hold(asked: &Asked<'_>, place: &Place) -> Result<Held, Failure> {
     let encoding = asked.field(header::CONTENT_ENCODING)?.unwrap_or("identity");
     if !encoding.trim().eq_ignore_ascii_case("identity") {
@@ -245,8 +245,8 @@ async fn hold(asked: &Asked<'_>, place: &Place) -> Result<Held, Failure> {
     Ok(Held { _file: file, _change: change, memory })
 }
 
-/// Receives the body, and sends it to the task that writes it. If that has failed, its outcome tells
-/// why. `units` of the shared memory are held meanwhile.
+/// Receives the body, and sends it to the task that writes it. Returns early without an error if the
+/// task has failed, since the task's outcome tells why. The upload holds `units` of the shared memory.
 async fn send(asked: &mut Asked<'_>, pieces: Sender<Piece>, units: usize) -> Result<(), Failure> {
     let (flow, holder) = {
         let account = asked.front.account();
@@ -274,7 +274,7 @@ fn cut_short() -> Error {
     Error::new(ErrorKind::Unavailable, "the client left before the end of the body")
 }
 
-/// Writes a whole body. A file without its end isn't closed.
+/// Writes a whole body, and closes the file unless the body is cut short.
 async fn write_pieces(mut writer: Box<dyn FileWriter>, mut pieces: Receiver<Piece>) -> StoreResult<()> {
     loop {
         match pieces.recv().await.ok_or_else(cut_short)? {
