@@ -72,7 +72,7 @@ pub(super) fn status(info: FileInfo) -> Result<FileStatus> {
         strait_wire::FileType::File => FileType::File,
         strait_wire::FileType::Directory => FileType::Directory,
         strait_wire::FileType::Unknown(code) => {
-            return fail(ErrorKind::Internal, format!("the gateway knows a file type {code} that we don't"));
+            return fail(ErrorKind::Internal, format!("the gateway sent the unknown file type {code}"));
         }
     };
     Ok(FileStatus {

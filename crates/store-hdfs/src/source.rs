@@ -122,8 +122,11 @@ impl DatanodesFile {
                 );
             }
             _ => {
-                return fail(ErrorKind::Unavailable, "the file was replaced or cut since it was opened")
-                    .map_err(|error: Error| error.with_retry_safe(false));
+                return fail(
+                    ErrorKind::Unavailable,
+                    "the file was replaced or truncated since it was opened",
+                )
+                .map_err(|error: Error| error.with_retry_safe(false));
             }
         };
         let is_news = fresh != **failed;
