@@ -250,7 +250,7 @@ impl FileWriter for Writer {
     async fn append(&mut self, mut data: Bytes) -> Result<()> {
         self.check_usable()?;
         if data.len() > MAX_CHUNK_BYTES {
-            return fail(ErrorKind::InvalidArgument, "an append may have 4 MiB at most")
+            return fail(ErrorKind::InvalidArgument, "an append takes 4 MiB at most")
                 .map_err(|error: Error| error.at("append to", &self.path));
         }
         let most = match self.lane().await {
