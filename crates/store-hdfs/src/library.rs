@@ -11,15 +11,15 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use strait_store::{Error, ErrorKind, Result, fail};
 
-/// A large read goes to the datanodes in parts of this size at once: a single stream is a third
-/// slower (`docs/decisions/2026-11-21-hdfs-reads-without-the-library.md`).
+/// A large read is split into parts of this size, which are read at once: a single stream is a third slower
+/// (`docs/decisions/2026-11-21-hdfs-reads-without-the-library.md`).
 const PART_BYTES: usize = 1 << 20;
 
 /// An open file of the library.
 pub(super) struct LibraryFile {
     client: Client,
     path: String,
-    /// Replaced after it has given up its datanodes, since it excludes them for good.
+    /// Replaced after a read failed at datanodes: the library's reader never asks those again.
     reader: Mutex<Arc<FileReader>>,
     length: u64,
 }
