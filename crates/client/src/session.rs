@@ -707,6 +707,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_slow_lookup_of_the_host_s_name_is_named() {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_all().max_blocking_threads(1).build().unwrap();
+        // The lookup waits for the runtime's only blocking thread.
+        let (release, wait) = std::sync::mpsc::channel::<()>();
+        runtime.spawn_blocking(move || wait.recv());
+        let options = Options { timeout: Some(Duration::from_millis(10)), ..Options::default() };
+        let opened = runtime.block_on(Session::open("gateway.test:9090".to_owned(), options));
+        let error = opened.err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        let why = "the host name gateway.test couldn't be resolved within 0.01 s";
+        assert!(error.message().ends_with(why), "{error}");
+        drop(release);
+    }
+
+    #[test]
     fn pauses_differ_and_keep_their_bounds() {
         let longest = Duration::from_secs(1);
         let pauses: Vec<Duration> = (0..64).map(|_| jittered(longest)).collect();
