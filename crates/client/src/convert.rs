@@ -30,7 +30,7 @@ pub(super) fn application_error(told: ApplicationError) -> Error {
 }
 
 /// An error for a reply that can't be decoded.
-pub(super) fn senseless(error: DecodeError) -> Error {
+pub(super) fn undecodable(error: DecodeError) -> Error {
     Error::new(ErrorKind::Internal, format!("the gateway's answer makes no sense: {error}")).caused_by(error)
 }
 

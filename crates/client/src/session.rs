@@ -697,7 +697,7 @@ where
         Ok(Reply::Success(success)) => return Ok(success),
         Ok(Reply::Exception(told)) => return Err(convert::error(told, subject.operation, subject.path)),
         Ok(Reply::Application(told)) => convert::application_error(told),
-        Err(error) => convert::senseless(error),
+        Err(error) => convert::undecodable(error),
     };
     Err(error.at(subject.operation, subject.path))
 }

@@ -166,7 +166,7 @@ impl Shared {
         let writer = DatanodesWriter::new(context, &holder, path, &status, last, memory);
         if is_for_library(&status) {
             tracing::debug!(path, "an erasure-coded or encrypted file, appended to by the library");
-            writer.give_up().await?;
+            writer.close_unchanged().await?;
             return self.append_by_library(who, path).await;
         }
         Ok(Box::new(writer))

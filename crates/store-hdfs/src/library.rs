@@ -46,7 +46,7 @@ impl LibraryFile {
             return Err(from_library(error, Effect::Read));
         }
         tracing::debug!(path = self.path, %error, "looking for the blocks anew");
-        self.look_anew(&reader).await?;
+        self.reopen(&reader).await?;
         let again = read_parts(&self.reader(), &range).await;
         again.map_err(|error| from_library(error, Effect::Read))
     }
@@ -55,7 +55,7 @@ impl LibraryFile {
         Arc::clone(&self.reader.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    async fn look_anew(&self, failed: &Arc<FileReader>) -> Result<()> {
+    async fn reopen(&self, failed: &Arc<FileReader>) -> Result<()> {
         if !Arc::ptr_eq(failed, &self.reader()) {
             return Ok(());
         }

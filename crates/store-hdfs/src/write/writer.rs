@@ -120,7 +120,7 @@ impl DatanodesWriter {
     }
 
     /// Closes the file unchanged, so that the caller can write it in another way.
-    pub async fn give_up(mut self) -> Result<()> {
+    pub async fn close_unchanged(mut self) -> Result<()> {
         match self.open.take() {
             Some(mut open) => open.file.complete(open.previous.take()).await,
             None => Ok(()),
