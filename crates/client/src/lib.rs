@@ -115,7 +115,7 @@ impl StraitStore {
         self.session.lend(lifetime, lent).await
     }
 
-    /// Revokes a lent login: the gateway ends its session, and accepts its token no more.
+    /// Revokes a lent login: the gateway ends its session, and no longer accepts its token.
     ///
     /// # Errors
     /// The gateway can't be reached, or the token has expired already.

@@ -1,4 +1,4 @@
-//! Hadoop's configuration: its files, and properties in their place.
+//! Hadoop's configuration: its files, or properties that replace them.
 
 use std::collections::HashMap;
 use std::env;

@@ -60,7 +60,7 @@ impl Lending {
         self.loans.iter().map(lent).collect()
     }
 
-    /// Prolongs all logins, and returns whether there are any. Tries again later what fails.
+    /// Prolongs all logins, and returns whether there are any. A later call retries what failed.
     pub async fn renew(&mut self, messages: Messages) -> bool {
         for loan in &mut self.loans {
             match loan.from.lend(LENT_FOR, Some(&loan.token)).await {

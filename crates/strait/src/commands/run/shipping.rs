@@ -198,7 +198,7 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        // What can't be removed now, a later helper removes.
+        // If this fails, a later helper removes them.
         let _ = std::fs::remove_dir_all(&self.directory);
         let _ = std::fs::remove_file(&self.lock);
     }
