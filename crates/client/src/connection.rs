@@ -6,9 +6,9 @@
 //! ```
 //! A dropped call leaves the stream intact: the connection reads its reply and drops it.
 //!
-//! A reply is due from its call, or from the end of the reply before it. From then on the whole
-//! reply has the connection's patience to arrive. Otherwise the connection ends, with every call on
-//! it.
+//! The time limit of a reply, the connection's patience, starts with its call or with the end of the reply
+//! before it, whichever is later. If the whole reply hasn't arrived by then, the connection ends, and every
+//! call on it fails.
 
 use super::tls;
 use bytes::buf::Limit;
@@ -156,7 +156,7 @@ impl Shared {
         self.waiters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends all waiting; the first reason is kept.
+    /// Fails all waiting calls. Keeps the first reason.
     fn fail(&self, why: Broken) {
         let mut waiters = self.waiters();
         self.broken.send_if_modified(|broken| {
@@ -210,8 +210,8 @@ impl Connection {
         !self.shared.is_broken()
     }
 
-    /// Sends a call whose payload, there or back, is at most `payload_bytes`. Returns when the call
-    /// is in the queue; calls leave in the order of these returns.
+    /// Sends a call whose request and reply carry at most `payload_bytes`. Returns when the call is in the
+    /// queue. Calls leave in the order in which they enter it.
     pub(super) async fn send<M: Method>(
         &self,
         args: &M::Args,

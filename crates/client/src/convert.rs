@@ -30,7 +30,7 @@ pub(super) fn application_error(told: ApplicationError) -> Error {
 }
 
 /// An error for a reply that can't be decoded.
-pub(super) fn senseless(error: DecodeError) -> Error {
+pub(super) fn undecodable(error: DecodeError) -> Error {
     Error::new(ErrorKind::Internal, format!("the gateway's answer makes no sense: {error}")).caused_by(error)
 }
 
@@ -72,7 +72,7 @@ pub(super) fn status(info: FileInfo) -> Result<FileStatus> {
         strait_wire::FileType::File => FileType::File,
         strait_wire::FileType::Directory => FileType::Directory,
         strait_wire::FileType::Unknown(code) => {
-            return fail(ErrorKind::Internal, format!("the gateway knows a file type {code} that we don't"));
+            return fail(ErrorKind::Internal, format!("the gateway sent the unknown file type {code}"));
         }
     };
     Ok(FileStatus {

@@ -10,8 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Connections of one session; further concurrent calls take turns. Every other client of ours
-/// keeps as many.
+/// Most connections of one session, as in our other clients. Further concurrent calls share them.
 const MAX_LANES: usize = 8;
 /// After the gateway refused a further connection (it may have its maximum), the session asks for
 /// none for this long.
@@ -44,7 +43,7 @@ pub(super) struct Lane {
     pub(super) open_another: bool,
 }
 
-/// Number of calls and writers that use it now: each has a clone, beside the table's.
+/// Number of its clones: the table's, and one for each call and writer that uses it now.
 fn users(lane: &Attached) -> usize {
     Arc::strong_count(&lane.connection)
 }
@@ -85,7 +84,7 @@ impl Lanes {
         self.opening = self.opening.saturating_sub(1);
     }
 
-    /// Drops the connections of a session that has ended, if they are still in use here.
+    /// Drops all connections if `of` is one of them: their session has ended.
     pub(super) fn give_up(&mut self, of: &Attached) {
         if self.open.iter().any(|lane| Arc::ptr_eq(&lane.connection, &of.connection)) {
             self.open.clear();

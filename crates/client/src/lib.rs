@@ -7,10 +7,10 @@
 //!   Connection ── calls pipelined on one TCP connection
 //! ```
 //!
-//! The store does everything as the session's user: to its callers it is single-identity. After a
-//! broken connection it resumes the session by its token. It repeats reads, and also mutations,
-//! under the same request id, by which the gateway knows the executed ones. If it can't find out an
-//! outcome, it returns `OutcomeUnknown`.
+//! The store acts as the session's user for every caller. After a broken connection it resumes the session by
+//! its token. Then it repeats reads, and also mutations: a repeated mutation keeps its request id, by which
+//! the gateway recognises one that it has executed. If the store can't find out an outcome, it returns
+//! `OutcomeUnknown`.
 
 mod attached;
 mod away;
@@ -68,8 +68,7 @@ pub struct Options {
     pub timeout: Option<Duration>,
 }
 
-/// A gateway may itself wait for a lost node of its store: 70 s over HDFS, 45 s over
-/// Kadoop.
+/// Longer than a gateway itself waits for a lost node of its store: 70 s over HDFS, 45 s over Kadoop.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// Supplies a password.
@@ -107,8 +106,8 @@ impl StraitStore {
         Ok(Self { session, capabilities })
     }
 
-    /// Lends the login: a token for others, which ends after `lifetime`, at most, and can't be renewed
-    /// beyond that but here: give the earlier one as `lent`.
+    /// Lends the login: returns a token for other programs, which expires after `lifetime` at the latest.
+    /// Only this session can prolong it: pass the earlier token as `lent`.
     ///
     /// # Errors
     /// InvalidArgument without a login; Unsupported by an older gateway.
@@ -116,15 +115,15 @@ impl StraitStore {
         self.session.lend(lifetime, lent).await
     }
 
-    /// Takes back a lent login: its token opens nothing any more, and its session ends.
+    /// Revokes a lent login: the gateway ends its session, and no longer accepts its token.
     ///
     /// # Errors
-    /// The gateway can't be reached, or the token has ended already.
+    /// The gateway can't be reached, or the token has expired already.
     pub async fn take_back(&self, token: &Secret) -> Result<()> {
         self.session.take_back(token).await
     }
 
-    /// Uses this token from now on, if the session has to be attached anew: the lent one was prolonged.
+    /// Uses this token to resume the session from now on: for a lent token that was prolonged.
     pub fn replace_token(&self, token: Secret) {
         self.session.replace_token(token);
     }
@@ -375,7 +374,7 @@ impl Listing {
         Ok(entries)
     }
 
-    /// If another gateway answers, an unknown cursor isn't the caller's mistake.
+    /// If the session was made anew, the gateway doesn't know the cursor. That isn't the caller's mistake.
     fn ended(&self, error: Error) -> Error {
         if error.kind() != ErrorKind::InvalidArgument || self.session.incarnation() == self.incarnation {
             return error;

@@ -16,8 +16,8 @@ use strait_store::{Error, ErrorKind, FileReader, MAX_CHUNK_BYTES, Result, StoreP
 use strait_wire::{OpenFileReply, OpenFileRequest, ReadRangeRequest, methods};
 use tokio::time::sleep;
 
-/// Sequential reads below this size are served from larger ones. From here on a round trip is small
-/// beside the transfer.
+/// Sequential reads below this size are served from larger ones. For reads of this size and more, the round
+/// trip is short compared with the transfer.
 const SMALL_READ_BYTES: usize = 256 << 10;
 /// Bytes of one such larger read.
 const AHEAD_BYTES: usize = 1 << 20;
@@ -40,8 +40,8 @@ pub(super) struct Reader {
 
 /// A sequential reader's position, and the pieces present or requested for it.
 struct Ahead {
-    /// End of the last small read. At first nowhere, so that a single small read at any offset
-    /// fetches no more than itself.
+    /// End of the last small read. Its first value is no valid offset, so that a single small read anywhere
+    /// fetches only its own bytes.
     position: u64,
     /// Contiguous pieces, in order; the first contains `position` or begins there.
     pieces: VecDeque<Piece>,
@@ -50,7 +50,7 @@ struct Ahead {
 
 /// Drops the bytes read ahead, if the last read was at least `idle` ago.
 fn give_up(ahead: &tokio::sync::Mutex<Ahead>, idle: Duration) {
-    // The holder of the lock is reading.
+    // If another holds the lock, it is reading.
     if let Ok(mut ahead) = ahead.try_lock()
         && ahead.last_read.elapsed() >= idle
     {
@@ -164,7 +164,7 @@ impl Reader {
             self.identity.as_ref().zip(opened.identity.as_ref()).is_some_and(|(before, now)| before != now);
         if is_another || convert::unsigned(opened.length, "length")? < self.length {
             self.session.release(handle);
-            let why = "the file was replaced or cut since it was opened";
+            let why = "the file was replaced or truncated since it was opened";
             return Err(Error::new(ErrorKind::Unavailable, why)
                 .at("read", &self.path)
                 .with_retry_safe(false));
@@ -173,7 +173,7 @@ impl Reader {
         Ok(())
     }
 
-    /// A small read: from the pieces present, if it follows the last one.
+    /// A small read. If it continues the last one, it is served from the pieces, and reads ahead.
     async fn read_small(&self, offset: u64, length: usize) -> Result<Bytes> {
         let Ok(mut ahead) = self.ahead.try_lock() else {
             return self.read_whole(offset, length).await; // many readers: not a sequence
@@ -260,7 +260,7 @@ impl FileReader for Reader {
     async fn read_at(&self, offset: u64, length: usize) -> Result<Bytes> {
         if length > MAX_CHUNK_BYTES {
             return Err(
-                Error::new(ErrorKind::InvalidArgument, "a read is of 4 MiB at most").at("read", &self.path)
+                Error::new(ErrorKind::InvalidArgument, "a read takes 4 MiB at most").at("read", &self.path)
             );
         }
         // No file extends beyond 2^63 - 1, and Thrift can't express such offsets.

@@ -1,5 +1,5 @@
-//! The time at which a session's token is renewed. A client at work that loses its connection after
-//! the token's end couldn't return to its session, nor to its open files.
+//! Decides when to renew a session's token. With an expired token, a client that loses its connection
+//! couldn't return to its session and its open files.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::time::Instant;
@@ -14,16 +14,16 @@ pub(super) struct Renewal {
 }
 
 impl Renewal {
-    /// Records the latest token's expiry. Its renewal is due after half of its time. That holds, too,
-    /// for one that ends no later than the one before: two connections that were opened in the same
-    /// millisecond give the same end. If the gateway prolongs the login no more, each half of the rest
-    /// costs one attempt: 26 in 12 hours.
+    /// Records the latest token's expiry. Its renewal is due after half of its remaining time, even if it
+    /// expires no later than the token before: connections that were opened in the same millisecond get the
+    /// same expiry. If the gateway no longer prolongs the login, each attempt halves the remaining time: 26
+    /// attempts in 12 hours.
     pub(super) fn got(&mut self, expires_ms: i64) {
         self.expires_ms = expires_ms;
         self.due = self.half_of_rest();
     }
 
-    /// Whether it is due now. If it then fails, the next one is due after half of the rest.
+    /// Whether a renewal is due now. In case it fails, the next one is due after half of the rest.
     pub(super) fn take_due(&mut self) -> bool {
         let is_due = self.due.is_some_and(|due| Instant::now() >= due);
         if is_due {

@@ -34,9 +34,9 @@ const LOGIN_TIMEOUT: Duration = Duration::from_secs(60);
 /// A further connection takes two round trips, and two more with TLS. If it takes longer than this,
 /// the call shares one with others.
 const FURTHER_PATIENCE: Duration = Duration::from_secs(1);
-/// Pauses before each further attempt after a connection broke. Together they outlast a gateway's
-/// restart, and stay below the patience of people who wait for an [`strait_store::Error`]. No attempt
-/// begins later than [`Options::timeout`] after the first failure. The upper half of each is random.
+/// Pauses before each further attempt after a connection broke. Together they outlast a gateway's restart,
+/// and are short enough for people who wait for the error. No attempt begins later than [`Options::timeout`]
+/// after the first failure. The upper half of each is random.
 const RETRY_DELAYS: [Duration; 9] = [
     Duration::from_millis(0),
     Duration::from_millis(100),
@@ -49,8 +49,8 @@ const RETRY_DELAYS: [Duration; 9] = [
     Duration::from_millis(1_000),
 ];
 
-/// Time after which a gateway that can't be reached is away for long: longer than all pauses of one
-/// operation, or its last attempt wouldn't be made.
+/// An unreachable gateway counts as away for long after this time. It exceeds the pauses of one operation
+/// together, so that the operation makes its last attempt.
 const RETURN_WITHIN: Duration = Duration::from_secs(7);
 
 /// Methods whose work grows with the data: the gateway answers when it is done.
@@ -61,9 +61,9 @@ const LONG_WORK: [&str; 4] = [
     methods::CloseFile::NAME,
 ];
 
-/// Changes that harm nobody if they are executed twice: the first opens a file as it is, the second
-/// ends a handle. If one is refused, it may be repeated, whatever became of earlier attempts.
-const TOLD_BY_HANDLE: [&str; 2] = [methods::AppendFile::NAME, methods::CloseFile::NAME];
+/// Changes that do no harm if they are executed twice: `AppendFile` opens a file as it is, `CloseFile` ends a
+/// handle. If the gateway refuses one, the caller may repeat it, whatever became of earlier attempts.
+const HARMLESS_TWICE: [&str; 2] = [methods::AppendFile::NAME, methods::CloseFile::NAME];
 
 /// The attempted operation, for error messages.
 #[derive(Debug, Clone, Copy)]
@@ -262,7 +262,7 @@ impl Session {
         }
     }
 
-    /// Renews the token if that is due, by a connection of its own: calls on the others don't wait.
+    /// Renews the token if that is due, on a connection of its own, so that other calls don't wait.
     fn renew_token(self: &Arc<Self>, first: &Attached) {
         if !lock(&self.renewal).take_due() {
             return;
@@ -280,7 +280,7 @@ impl Session {
         let connection = self.connect().await?;
         let token = lock(&self.token).clone();
         let opened = match token {
-            // Given a password, the gateway itself makes a session if the token isn't valid.
+            // If the token isn't valid, the gateway opens a session by the password.
             Some(token) if self.options.always_send_password => {
                 self.log_in(&connection, Some(token), Proof::Password).await?
             }
@@ -302,18 +302,21 @@ impl Session {
 
     async fn connect(&self) -> Result<Connection> {
         let patience = self.timeout.min(CONNECT_TIMEOUT);
+        let mut is_resolved = false;
         let reached = async {
             let found = lookup_host(&self.address).await.map_err(|error| self.not_found(error))?;
+            is_resolved = true;
             let addresses: Vec<SocketAddr> = found.collect();
             TcpStream::connect(&addresses[..]).await.map_err(|error| self.not_connected(error))
         };
-        let socket = match timeout(patience, reached).await {
-            Ok(socket) => socket?,
-            Err(_) => {
-                let seconds = patience.as_secs_f64();
-                return Err(self.unreachable(&format!("nothing answers there within {seconds} s")));
-            }
-        };
+        let reached = timeout(patience, reached).await;
+        let socket = reached.unwrap_or_else(|_| {
+            let seconds = patience.as_secs_f64();
+            Err(self.unreachable(&match is_resolved {
+                true => format!("nothing answers there within {seconds} s"),
+                false => format!("the host name {} couldn't be resolved within {seconds} s", self.host()),
+            }))
+        })?;
         check_secrecy(&self.options, socket.peer_addr().ok().map(|peer| peer.ip()))
             .map_err(|error| error.at("connect to", &self.address))?;
         self.talk(socket).await
@@ -334,7 +337,7 @@ impl Session {
                 Ok(Connection::new(read, write, self.timeout))
             }
             Ok(Err(error)) => Err(tls::refused(error).at("connect to", &self.address)),
-            Err(_) => Err(self.unreachable("TLS: no answer; does it serve TLS?")),
+            Err(_) => Err(self.unreachable("TLS: no answer; does the gateway serve TLS?")),
         }
     }
 
@@ -396,8 +399,8 @@ impl Session {
         }
     }
 
-    /// A login of the same user and store for others, which ends after `lifetime`, at most. The gateway
-    /// prolongs `lent`, if that is given.
+    /// A login of the same user and store for other programs, which expires after `lifetime` at the latest.
+    /// If `lent` is given, the gateway prolongs that one.
     pub(super) async fn lend(&self, lifetime: Duration, lent: Option<&Secret>) -> Result<Token> {
         let subject = Subject { operation: "lend the login at", path: &self.address };
         // A connection of its own: the gateway attaches it to the session that it opens.
@@ -450,10 +453,14 @@ impl Session {
         }
     }
 
+    /// The host of the gateway's address.
+    fn host(&self) -> &str {
+        self.address.rsplit_once(':').map_or(&self.address, |(host, _)| host)
+    }
+
     /// The host's name can't be resolved.
     fn not_found(&self, error: std::io::Error) -> Error {
-        let host = self.address.rsplit_once(':').map_or(self.address.as_str(), |(host, _)| host);
-        let why = format!("the host name {host} can't be resolved; check its spelling ({error})");
+        let why = format!("the host name {} can't be resolved; check its spelling ({error})", self.host());
         self.unreachable(&why).caused_by(error)
     }
 
@@ -504,8 +511,8 @@ impl Session {
         called.await.map_err(|(error, unanswered)| if unanswered { unknown(error, subject) } else { error })
     }
 
-    /// Calls again after each broken connection, and once after a session that has ended. An error
-    /// tells whether a call went unanswered.
+    /// Repeats a call after each broken connection, and once if the session has ended. With an error it
+    /// returns whether a call went unanswered.
     async fn call<M>(
         self: &Arc<Self>,
         subject: Subject<'_>,
@@ -530,10 +537,10 @@ impl Session {
                         Err(error) if error.kind() == ErrorKind::Unauthenticated => {
                             return Err((error, unanswered));
                         }
-                        // A gateway that didn't know the earlier attempt may have refused this one.
+                        // The refusal says nothing about an earlier attempt, which this gateway may not know.
                         Err(error) => {
                             let unknown =
-                                unanswered && error.retry_safe() && !TOLD_BY_HANDLE.contains(&M::NAME);
+                                unanswered && error.retry_safe() && !HARMLESS_TWICE.contains(&M::NAME);
                             return Err((error, unknown));
                         }
                         Ok(success) => return Ok(success),
@@ -577,8 +584,7 @@ impl Session {
         }
     }
 
-    /// Whether the gateway answers on another connection. One that refuses the connection is alive,
-    /// too.
+    /// Whether the gateway answers on another connection. If it closes that one, it is alive, too.
     async fn is_there(&self) -> bool {
         let asked = async {
             let connection = self.connect().await.map_err(drop)?;
@@ -613,8 +619,8 @@ impl Session {
         Error::new(ErrorKind::Unavailable, message).at(subject.operation, subject.path)
     }
 
-    /// Has the gateway forget a handle, without waiting. A writer's flushed bytes stay. After a broken
-    /// connection the session's end does it.
+    /// Makes the gateway forget a handle, without waiting. A writer's flushed bytes stay. If the connection
+    /// is broken, the handle ends with the session.
     pub(super) fn release(&self, handle: i64) {
         let (Some(lane), Ok(mutation)) = (self.pick(Turn::Beside), Mutation::new()) else { return };
         let request = CloseFileRequest {
@@ -635,7 +641,7 @@ impl Session {
         lock(&self.lanes).clear();
         match answered {
             Ok(reply) => outcome::<methods::CloseSession>(reply, subject).map(drop),
-            Err(_) => Ok(()), // then it ends by itself
+            Err(_) => Ok(()), // the session will idle out
         }
     }
 }
@@ -664,8 +670,8 @@ impl Retries {
     }
 }
 
-/// A pause between half of `longest` and all of it, so that the clients of one gateway don't return at
-/// once.
+/// A pause between half of `longest` and all of it, so that the clients of one gateway don't return all at
+/// the same time.
 fn jittered(longest: Duration) -> Duration {
     let mut random = [0];
     // Without random bytes, the shortest pause.
@@ -691,7 +697,7 @@ where
         Ok(Reply::Success(success)) => return Ok(success),
         Ok(Reply::Exception(told)) => return Err(convert::error(told, subject.operation, subject.path)),
         Ok(Reply::Application(told)) => convert::application_error(told),
-        Err(error) => convert::senseless(error),
+        Err(error) => convert::undecodable(error),
     };
     Err(error.at(subject.operation, subject.path))
 }
@@ -699,6 +705,22 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_slow_lookup_of_the_host_s_name_is_named() {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_all().max_blocking_threads(1).build().unwrap();
+        // The lookup waits for the runtime's only blocking thread.
+        let (release, wait) = std::sync::mpsc::channel::<()>();
+        runtime.spawn_blocking(move || wait.recv());
+        let options = Options { timeout: Some(Duration::from_millis(10)), ..Options::default() };
+        let opened = runtime.block_on(Session::open("gateway.test:9090".to_owned(), options));
+        let error = opened.err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        let why = "the host name gateway.test couldn't be resolved within 0.01 s";
+        assert!(error.message().ends_with(why), "{error}");
+        drop(release);
+    }
 
     #[test]
     fn pauses_differ_and_keep_their_bounds() {

@@ -174,7 +174,7 @@ fn about_certificate(wrong: &CertificateError) -> String {
              makes one with `openssl req -x509 … -addext basicConstraints=critical,CA:FALSE`"
                 .to_owned()
         }
-        other => format!("the gateway's certificate is no good: {other}"),
+        other => format!("the gateway's certificate is invalid: {other}"),
     }
 }
 
@@ -206,8 +206,8 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
     }
 }
 
-/// The reason; the parser's own text says "I/O error" of every file that can't be read, and doesn't
-/// name what a file lacks.
+/// The reason in our words: the parser says "I/O error" of every file that can't be read, and doesn't say
+/// which PEM item a file lacks.
 fn described(error: pem::Error) -> String {
     match error {
         pem::Error::Io(error) => error.to_string(),

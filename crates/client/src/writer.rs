@@ -1,5 +1,5 @@
-//! The only writer of a file on a gateway. It pipelines appends; a later call reports a failed one,
-//! at the latest flush or close.
+//! The only writer of a file on a gateway. It pipelines appends. If one fails, a later call reports that:
+//! flush or close at the latest.
 
 use super::attached::Attached;
 use super::connection::{Answer, Broken};
@@ -87,7 +87,7 @@ impl Writer {
             self.settle_oldest().await?;
         }
         let mut append = Append { mutation: Mutation::new()?, offset: self.position, data, answer: None };
-        // Behind appends that couldn't be sent, this one waits, to be sent after them.
+        // If earlier appends couldn't be sent, this one is sent later, after them.
         let in_order = self.under_way.back().is_none_or(|last| last.answer.is_some());
         if in_order && let Some(lane) = self.lane().await {
             append.send(&lane.connection, self.handle).await;
@@ -98,8 +98,8 @@ impl Writer {
         Ok(())
     }
 
-    /// The connection for the next append; none while the gateway is away. Only the first append
-    /// tries to reach the gateway again. Later ones are sent with it when it is settled.
+    /// The connection for the next append; none while the gateway is away. Only the first unacknowledged
+    /// append tries to reach the gateway again. [`Self::settle_oldest`] sends the later ones with it.
     async fn lane(&mut self) -> Option<Attached> {
         if self.under_way.is_empty() {
             self.lane = None;
@@ -126,7 +126,7 @@ impl Writer {
                             position if position == expected => Ok(()),
                             position => fail(
                                 ErrorKind::Internal,
-                                format!("the file is {position} bytes long where {expected} are due"),
+                                format!("the file has {position} bytes instead of {expected}"),
                             ),
                         }
                     });
@@ -141,7 +141,8 @@ impl Writer {
                 }
                 Err(broken) => broken,
             };
-            // Before the pause, so that after a cancelled wait it is sent as a repetition.
+            // Set before the pause, so that the next send is marked as a repetition even if the caller
+            // cancels this wait.
             oldest.mutation.is_retry = true;
             let delay = if broken.is_silence() { None } else { retries.next(&self.session) };
             let Some(delay) = delay else {
@@ -159,7 +160,7 @@ impl Writer {
         self.lane = None;
         let lane = match self.session.attached(Turn::InOrder).await {
             Ok(lane) => lane,
-            Err(error) if error.kind() == ErrorKind::Unavailable => return Ok(()), // the next attempt's
+            Err(error) if error.kind() == ErrorKind::Unavailable => return Ok(()), // left to the next attempt
             Err(error) => return Err(error),
         };
         for append in &mut self.under_way {
@@ -169,19 +170,19 @@ impl Writer {
         Ok(())
     }
 
-    /// Makes new requests of all unacknowledged appends, to be sent when the caller tries again: the
-    /// gateway refused the oldest, and with it those behind it.
+    /// Gives all unacknowledged appends new request ids, to be sent when the caller tries again. The gateway
+    /// refused the oldest, and therefore also those after it.
     fn renew_appends(&mut self) -> Result<()> {
         for append in &mut self.under_way {
             (append.mutation, append.answer) = (Mutation::new()?, None);
-            // One that was on its way may have been taken all the same.
+            // The gateway may have accepted one that was in flight nevertheless.
             append.mutation.is_retry = true;
         }
         Ok(())
     }
 
-    /// Ends this writer, unless the file's gateway may get further later. If its session has ended,
-    /// or was made anew without the handle, the fate of unflushed bytes is unknown.
+    /// Ends this writer, unless a later attempt may succeed. If the session has ended, or was made anew
+    /// without the handle, the fate of unflushed bytes is unknown.
     fn fail(&mut self, error: Error, subject: Subject<'_>) -> Error {
         let lost = match error.kind() {
             ErrorKind::Unauthenticated => true,
@@ -215,13 +216,12 @@ impl Writer {
     }
 }
 
-/// A number of replicas, if the gateway tells one.
+/// A number of replicas, if the gateway reports one.
 fn count(replicas: Option<i32>) -> Option<u32> {
     replicas.and_then(|replicas| u32::try_from(replicas).ok())
 }
 
-/// The error for a handle that the gateway suddenly doesn't know, in place of the gateway's
-/// message.
+/// The error for a handle that the gateway no longer knows, in place of the gateway's message.
 fn restarted(cause: Error) -> Error {
     let message = "the gateway was restarted in the middle of the file, or ended the session; \
                    the file must be written again";
@@ -229,7 +229,7 @@ fn restarted(cause: Error) -> Error {
 }
 
 impl Append {
-    /// Queues it; it stays unanswered if that fails.
+    /// Queues it. If that fails, it has to be sent again.
     async fn send(&mut self, connection: &super::connection::Connection, handle: i64) {
         let request = AppendDataRequest {
             session: None,
@@ -250,12 +250,12 @@ impl FileWriter for Writer {
     async fn append(&mut self, mut data: Bytes) -> Result<()> {
         self.check_usable()?;
         if data.len() > MAX_CHUNK_BYTES {
-            return fail(ErrorKind::InvalidArgument, "an append is of 4 MiB at most")
+            return fail(ErrorKind::InvalidArgument, "an append takes 4 MiB at most")
                 .map_err(|error: Error| error.at("append to", &self.path));
         }
         let most = match self.lane().await {
             Some(lane) => lane.max_chunk_bytes,
-            None => MAX_CHUNK_BYTES, // settled with the rest, after the retries
+            None => MAX_CHUNK_BYTES, // the gateway is away: `settle` sends it later
         };
         while !data.is_empty() {
             self.push(data.split_to(data.len().min(most))).await?;
@@ -293,7 +293,7 @@ impl FileWriter for Writer {
         self.closed = true;
         match closed.length {
             Some(length) if length >= 0 && length as u64 != self.position => {
-                let message = format!("the file is {length} bytes long where {} are due", self.position);
+                let message = format!("the file has {length} bytes instead of {}", self.position);
                 fail(ErrorKind::Internal, message).map_err(|error: Error| error.at("close", &self.path))
             }
             _ => Ok(count(closed.replicas)),

@@ -12,14 +12,14 @@
 //!   Logins, Job, Cancel ─→     ←─ Output, Error, Exit, in any order among jobs
 //! ```
 //!
-//! The end of its input tells the helper to end its jobs and itself.
+//! When its input ends, the helper ends its jobs and exits.
 
 use crate::split::Slice;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Longest frame, its length excluded: a command line may have 2 MiB on Linux.
+/// Longest frame, without its length field. A command line on Linux may take 2 MiB.
 pub const MAX_FRAME_BYTES: usize = 4 << 20;
 /// Most bytes of output, or of a file, that one frame should carry.
 pub const OUTPUT_BYTES: usize = 64 << 10;
@@ -93,7 +93,7 @@ pub struct Job {
     pub attempt: u32,
     /// The program and its arguments. `{}` in an argument stands for the path of the input's copy.
     pub command: Vec<String>,
-    /// The command is ended after so many milliseconds; 0: never.
+    /// Time limit for the command, in milliseconds; 0: none.
     pub timeout_ms: u64,
 }
 
@@ -104,7 +104,8 @@ pub struct Exit {
     pub code: i32,
     /// The signal that ended it; 0 for none.
     pub signal: i32,
-    /// Why the command couldn't be run to its end on this input: the store's or the host's error.
+    /// The reason why the command couldn't run to its end: an error of the store or the host, or the time
+    /// limit.
     pub failure: Option<String>,
     /// Another host may succeed.
     pub retry_elsewhere: bool,
@@ -144,14 +145,14 @@ pub enum Frame {
     Exit(u32, Exit),
 }
 
-/// Bytes that no helper sends.
+/// Received bytes that are no frame.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
-    /// A length of no frame, as text of a shell's start-up file looks like.
-    #[error("a message of {0} bytes")]
+    /// An impossible length. Text that a shell's start-up file prints is taken for one.
+    #[error("a message with the impossible length {0}")]
     Length(u32),
-    /// A kind of no frame.
-    #[error("a message of the unknown kind {0}")]
+    /// An unknown kind of frame.
+    #[error("a message of unknown kind {0}")]
     Kind(u8),
     /// The payload of a frame can't be read.
     #[error("a broken message: {0}")]
@@ -183,7 +184,7 @@ impl Frame {
 }
 
 fn json(value: &impl Serialize) -> Bytes {
-    // These types have no value that JSON lacks.
+    // JSON can express every value of these types.
     serde_json::to_vec(value).unwrap_or_default().into()
 }
 
@@ -198,7 +199,8 @@ pub struct Frames {
 }
 
 impl Frames {
-    /// The buffer to which received bytes are appended. It holds one frame and what came with it.
+    /// The buffer to which the caller appends received bytes. It holds one frame and the bytes that came with
+    /// it.
     pub fn buffer(&mut self) -> &mut BytesMut {
         &mut self.received
     }

@@ -40,14 +40,15 @@ impl fmt::Display for Entry<'_> {
     }
 }
 
-/// A command and its input, by its URI and its part of that, on one line, told apart from all others.
+/// A job on one line: the command, the input's URI, and the byte range if the input is a part of the file.
+/// Different jobs have different titles.
 pub fn title(command: &[String], uri: &str, slice: Option<&Slice>) -> String {
     let words: Vec<String> = command.iter().map(|word| quoted(word)).collect();
     let part = slice.map_or_else(String::new, |slice| format!(" # bytes {}-{}", slice.start, slice.end));
     format!("{} < {}{part}", words.join(" "), quoted(uri))
 }
 
-/// A word as a POSIX shell reads it, on one line: control characters are escaped for bash (`$'…'`).
+/// Quotes a word for a POSIX shell, on one line. Control characters are escaped for bash (`$'…'`).
 pub fn quoted(word: &str) -> String {
     let is_plain = |character: char| character.is_ascii_alphanumeric() || "%+,-./:=@_{}".contains(character);
     if !word.is_empty() && word.chars().all(is_plain) {
@@ -60,10 +61,10 @@ pub fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// The commands that a log names as successful. Lines that can't be read, as a torn last one, count
-/// for nothing.
+/// The titles of the jobs that succeeded, by this log. Ignores lines that can't be parsed, such as an
+/// incomplete last line.
 pub fn finished(log: &str) -> HashSet<&str> {
-    // A line without its end may be a part of one.
+    // A last line without a newline may be incomplete.
     let whole = log.rfind('\n').map_or("", |end| &log[..end]);
     whole.lines().filter_map(successful).collect()
 }

@@ -1,5 +1,5 @@
-//! Code to data: which host runs a command on which input, and what the hosts tell each other of it.
-//! Pure: it starts no process, opens no connection and reads no clock.
+//! Code to data: which host runs a command on which input, and the messages to and from the hosts. Pure: it
+//! starts no process, opens no connection and reads no clock.
 //!
 //! ```text
 //!   files ─ split ─→ inputs (bytes, hosts) ─ plan ─→ Work (a Schedule, and rules for failures)
@@ -11,8 +11,8 @@
 //! A *host* is a machine that runs commands, a *slot* a place for one command there. An input is
 //! *local* to the hosts that hold its bytes.
 //!
-//! This room must never: do what its caller can do for it (processes, sockets, files, clocks); let
-//! a peer's message take memory before it is checked.
+//! This room must never: use processes, sockets, files or clocks, which are the caller's; allocate memory for
+//! a peer's message before checking its length.
 
 pub mod frame;
 pub mod joblog;

@@ -1,8 +1,8 @@
 //! The first distribution of inputs over hosts.
 //!
-//! Each input goes to a host that holds it, such that the host with the most bytes has as few as
-//! possible: the largest inputs first, each to the least loaded of its hosts. Then inputs move along
-//! chains of hosts away from the most loaded one, until that helps no more.
+//! Gives each input to a host that holds it, and keeps the load of the most loaded host low. First it assigns
+//! the inputs, the largest first, each to the least loaded of its hosts. Then it moves inputs along chains of
+//! hosts away from the most loaded one, until no move lowers its load.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -12,7 +12,7 @@ use std::collections::{BinaryHeap, VecDeque};
 pub struct Input {
     /// Its size. An empty input counts as one byte, so that empty ones are spread, too.
     pub bytes: u64,
-    /// The numbers of the hosts that hold it, best first. None of them: any host is as good.
+    /// The numbers of the hosts that hold it, best first. If empty, every host is as good.
     pub hosts: Vec<usize>,
 }
 
@@ -29,11 +29,11 @@ pub struct Plan {
     pub queues: Vec<Vec<usize>>,
 }
 
-/// Most moves of one plan, for each input: a bound on its time.
+/// Most moves per input in one plan. It bounds the time of planning.
 const MOVES_AN_INPUT: usize = 4;
 
-/// Distributes `inputs` over `hosts` hosts of equal speed. An input without a host goes to the least
-/// loaded one. Host numbers beyond `hosts` are ignored.
+/// Distributes `inputs` over `hosts` hosts of equal speed. An input that no host holds goes to the least
+/// loaded host. Host numbers beyond `hosts` are ignored.
 pub fn plan(inputs: &[Input], hosts: usize) -> Plan {
     let mut planner = Planner::new(inputs, hosts);
     if hosts > 0 {
@@ -96,15 +96,16 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Moves an input away from `full`: to a host that stays below it, or along a chain of hosts each
-    /// of which gives one on. Whether it could.
+    /// Moves an input away from `full`: either to a host whose load stays below that of `full`, or along a
+    /// chain in which each host takes one input and passes on another. Returns whether it could.
     fn relieve(&mut self, full: usize) -> bool {
         let top = self.load[full];
         // How each host was reached: from which host, and by which input.
         let mut reached: Vec<Option<(usize, usize)>> = vec![None; self.load.len()];
         let mut queue = VecDeque::from([full]);
         while let Some(host) = queue.pop_front() {
-            // Each host of a chain must stay below the top with the work that it takes and passes on.
+            // With the input that it takes, and without the one that it passes on, each host must stay below
+            // `top`.
             let taken = reached[host].map_or(0, |(_, input)| self.inputs[input].cost());
             for &input in &self.held[host] {
                 let cost = self.inputs[input].cost();

@@ -12,14 +12,14 @@ pub struct Given {
     pub is_local: bool,
 }
 
-/// See the module. A host is *there* until it is [lost](Schedule::lost).
+/// See the module.
 #[derive(Debug)]
 pub struct Schedule {
     inputs: Vec<Input>,
     hosts: Vec<Host>,
-    /// Inputs that no host which is there holds.
+    /// Inputs whose hosts are all lost.
     homeless: VecDeque<usize>,
-    /// Hosts that aren't to take these inputs from others: they failed there.
+    /// By input that failed: the host where it failed. That host doesn't take it from another host's queue.
     avoided: HashMap<usize, usize>,
 }
 
@@ -54,8 +54,8 @@ impl Schedule {
         self.hosts[host].queue.iter().copied()
     }
 
-    /// The next job for a free slot of `host`: the first of its own; else one that it holds, too, from
-    /// the host with the most left; else one whose hosts are all lost. None may change to some when a
+    /// The next job for a free slot of `host`: the first in its own queue; else one that it also holds, from
+    /// the queue of the busiest other host; else one whose hosts are all lost. After none, ask again when a
     /// host is lost or a job fails.
     pub fn next(&mut self, host: usize) -> Option<Given> {
         if self.hosts[host].is_lost {
@@ -108,17 +108,13 @@ impl Schedule {
         places.is_empty() || places.contains(&host)
     }
 
-    /// The job is over there.
+    /// Records that the host no longer runs this input.
     pub fn done(&mut self, host: usize, input: usize) {
         self.hosts[host].running.retain(|running| *running != input);
     }
 
-    /// Whether the host has begun this job and not ended it.
-    pub fn runs(&self, host: usize, input: usize) -> bool {
-        self.hosts[host].running.contains(&input)
-    }
-
-    /// The host is gone. The inputs that waited for it wait for others. Returns those that it had begun.
+    /// Records that the host is gone, and moves its queued inputs to other hosts. Returns the inputs that it
+    /// was running.
     pub fn lost(&mut self, host: usize) -> Vec<usize> {
         let Host { queue, running, waiting_bytes, is_lost } = &mut self.hosts[host];
         (*waiting_bytes, *is_lost) = (0, true);
@@ -127,12 +123,13 @@ impl Schedule {
         begun
     }
 
-    /// Queues an input at the least loaded of its hosts that are there, `but` only as the last choice.
-    pub fn again(&mut self, input: usize, but: Option<usize>) {
+    /// Queues an input again: at the least loaded of its hosts that aren't lost, at `avoid` only if it has no
+    /// other.
+    pub fn again(&mut self, input: usize, avoid: Option<usize>) {
         self.avoided.remove(&input);
-        self.avoided.extend(but.map(|host| (input, host)));
-        let there = self.inputs[input].hosts.iter().copied().filter(|host| !self.hosts[*host].is_lost);
-        match there.min_by_key(|host| (Some(*host) == but, self.hosts[*host].waiting_bytes)) {
+        self.avoided.extend(avoid.map(|host| (input, host)));
+        let left = self.inputs[input].hosts.iter().copied().filter(|host| !self.hosts[*host].is_lost);
+        match left.min_by_key(|host| (Some(*host) == avoid, self.hosts[*host].waiting_bytes)) {
             Some(host) => {
                 self.hosts[host].queue.push_back(input);
                 self.hosts[host].waiting_bytes += self.inputs[input].bytes;
@@ -141,7 +138,7 @@ impl Schedule {
         }
     }
 
-    /// Whether some host is there.
+    /// Whether some host isn't lost.
     pub fn has_hosts(&self) -> bool {
         self.hosts.iter().any(|host| !host.is_lost)
     }

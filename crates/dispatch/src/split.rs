@@ -6,24 +6,24 @@
 //!   records │ r r r r r r r r r r r│ r r r r r r r r r r│ r r r r r r r r r r│
 //! ```
 //!
-//! As with Hadoop's TextInputFormat, a piece that doesn't begin the file begins behind the first end of
-//! a record at or past its offset, and each piece reads over its end to the next one. So every record
-//! belongs to exactly one piece, wherever the pieces are cut.
+//! As in Hadoop's TextInputFormat, each piece but the file's first skips the bytes up to the first end of a
+//! record at or after its offset. Each piece reads on beyond its end, to the next end of a record. So every
+//! record belongs to exactly one piece, wherever the pieces are cut.
 
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// A last piece may be longer than the others by this part: a tenth, as with Hadoop. A command for a
-/// few bytes costs more than it saves.
+/// The last piece may exceed the others by a tenth of their size, as in Hadoop: a command for a few bytes
+/// costs more than it saves.
 const SLACK: u64 = 10;
 
-/// The end of a record.
+/// How a record ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Records {
-    /// This byte, which belongs to the record.
+    /// By this byte, which belongs to the record.
     Ended(u8),
-    /// Its size in bytes, which is at least 1.
+    /// After this many bytes, at least 1.
     Sized(u64),
 }
 
@@ -33,18 +33,19 @@ impl Default for Records {
     }
 }
 
-/// A part of a file that isn't cut yet at its records.
+/// A part of a file, by offsets that aren't yet aligned with the file's records.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Slice {
-    /// Its first byte, if records didn't matter.
+    /// Its first byte, before the alignment.
     pub start: u64,
-    /// The byte behind it.
+    /// The byte after its last one, before the alignment.
     pub end: u64,
-    /// The file's length when it was split. What was appended later belongs to no slice.
+    /// The file's length when it was split. Bytes appended later belong to no slice.
     pub length: u64,
-    /// The end of a record.
+    /// How its records end.
     pub records: Records,
-    /// The store's name for the file's very contents, if it has one: another file in its place would be cut elsewhere.
+    /// The store's identity of the file's contents, if it has one. A command refuses another file in its
+    /// place.
     pub identity: Option<String>,
 }
 
@@ -53,8 +54,8 @@ pub struct Slice {
 pub enum Edge {
     /// Here.
     At(u64),
-    /// Behind the first `byte` in this range, if there is one.
-    Behind {
+    /// After the first `byte` in this range, if there is one.
+    After {
         /// The record's last byte.
         byte: u8,
         /// Where to look.
@@ -65,12 +66,12 @@ pub enum Edge {
 }
 
 impl Slice {
-    /// Where its bytes begin. If there is no such place, it has none: one record fills it.
+    /// Where its first record begins. A slice in which no record ends has none, unless it begins the file.
     pub fn first(&self) -> Edge {
         self.edge(self.start, self.end)
     }
 
-    /// Where its bytes end: if there is no such place, at the end of the file.
+    /// Where its last record ends: at the end of the file, if no end of a record is found.
     pub fn last(&self) -> Edge {
         self.edge(self.end, self.length)
     }
@@ -81,12 +82,12 @@ impl Slice {
             Records::Sized(bytes) => {
                 Edge::At(at.div_ceil(bytes.max(1)).saturating_mul(bytes.max(1)).min(self.length))
             }
-            Records::Ended(byte) => Edge::Behind { byte, from: at, until: until.min(self.length) },
+            Records::Ended(byte) => Edge::After { byte, from: at, until: until.min(self.length) },
         }
     }
 }
 
-/// A block of a file, as its store tells it.
+/// A block of a file, as its store reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Block {
     /// Its first byte's offset in the file.
@@ -102,12 +103,12 @@ pub struct Block {
 pub struct Piece {
     /// Its bytes.
     pub range: Range<u64>,
-    /// The hosts that hold some of it, that with the most bytes first.
+    /// The hosts that hold some of it, the one with the most bytes first.
     pub hosts: Vec<String>,
 }
 
-/// Cuts a file of `length` bytes at the ends of its blocks or, with `size`, each so many bytes. An
-/// empty file is one piece.
+/// Cuts a file of `length` bytes into its blocks or, with a `size`, into pieces of that size. An empty file
+/// is one piece.
 pub fn pieces(length: u64, blocks: &[Block], size: Option<u64>) -> Vec<Piece> {
     let mut cuts: Vec<u64> = match size {
         Some(size) => even(length, size.max(1)),
@@ -124,7 +125,7 @@ pub fn pieces(length: u64, blocks: &[Block], size: Option<u64>) -> Vec<Piece> {
     cuts.into_iter().map(piece).collect()
 }
 
-/// The number of pieces that [`pieces`] makes of so many bytes, at most.
+/// An upper bound for the number of pieces that [`pieces`] makes.
 pub fn most_pieces(length: u64, blocks: &[Block], size: Option<u64>) -> u64 {
     1 + size.map_or(blocks.len() as u64, |size| length / size.max(1))
 }
@@ -137,7 +138,7 @@ fn even(length: u64, size: u64) -> Vec<u64> {
     cuts
 }
 
-/// The hosts that hold bytes of a range, that with the most first.
+/// The hosts that hold bytes of a range, the one with the most bytes first.
 pub fn hosts_of(range: &Range<u64>, blocks: &[Block]) -> Vec<String> {
     let mut held: HashMap<&str, u64> = HashMap::new();
     for block in blocks {
@@ -164,7 +165,7 @@ mod tests {
     fn found(edge: Edge, file: &[u8]) -> Option<u64> {
         match edge {
             Edge::At(at) => Some(at),
-            Edge::Behind { byte, from, until } => {
+            Edge::After { byte, from, until } => {
                 let looked = &file[from as usize..until as usize];
                 looked.iter().position(|other| *other == byte).map(|at| from + at as u64 + 1)
             }

@@ -1,4 +1,4 @@
-//! The rules of a run: which host begins which input, which one is repeated after a failure, and whose
+//! The rules of a run: which host begins which input, which failed inputs begin again, and which command's
 //! output counts. Each input [ends](Act::End) once.
 
 use crate::frame::Exit;
@@ -7,21 +7,21 @@ use crate::schedule::Schedule;
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// Commands that have to succeed before one is a straggler by comparison.
+/// Number of commands that must succeed before a slower one counts as a straggler.
 const ENOUGH_TO_COMPARE: usize = 3;
-/// A straggler has run so many times as long as half of the commands that succeeded.
+/// A straggler has run for longer than this multiple of the successful commands' median.
 const TIMES_THE_MEDIAN: u32 = 2;
-/// A command that has run for less isn't worth another's start.
+/// A command that has run for less isn't worth a duplicate.
 const LEAST_STRAGGLING: Duration = Duration::from_secs(1);
-/// Duplicates are at most this part of the inputs, and at least one may run: as many as Hadoop allows.
+/// A run may start one duplicate per this many inputs, and at least one, as in Hadoop.
 const INPUTS_A_DUPLICATE: usize = 10;
 
 /// The allowed repetitions.
 #[derive(Debug, Clone, Copy)]
 pub struct Policy {
-    /// Times that a command may run and fail.
+    /// Number of failures of its command after which an input has failed.
     pub tries: u32,
-    /// Times that an input may begin on a host whose helper or store fails.
+    /// Number of failures of its hosts and its store after which an input has failed.
     pub hosts_a_job: u32,
     /// Commands that run much longer than others may run twice.
     pub duplicates: bool,
@@ -55,7 +55,7 @@ pub enum Act {
         /// The input.
         input: usize,
     },
-    /// The input is over, by the command on this host, if there was one.
+    /// The input is over. If a command ended it, that ran on this host.
     End {
         /// The input.
         input: usize,
@@ -66,21 +66,21 @@ pub enum Act {
     },
 }
 
-/// See the module. Times are those of any clock that only goes forward.
+/// See the module. Times are those of any monotonic clock.
 #[derive(Debug)]
 pub struct Work {
     schedule: Schedule,
     policy: Policy,
-    /// By host: commands that it may begin.
+    /// By host: commands that it may still begin.
     free: Vec<usize>,
     /// By host: it takes commands.
     is_ready: Vec<bool>,
-    /// By host: it got no input, and nothing has come back since.
+    /// By host: the schedule had no input for it, and no input was queued since.
     is_dry: Vec<bool>,
     inputs: Vec<State>,
-    /// When the commands that run began, by host and input.
+    /// Start times of the running commands, by host and input.
     running: HashMap<(usize, usize), Duration>,
-    /// How long commands took that succeeded.
+    /// Run times of the commands that succeeded.
     took: Vec<Duration>,
     duplicates: usize,
     left: usize,
@@ -90,7 +90,9 @@ pub struct Work {
 struct State {
     attempts: u32,
     running: u32,
+    /// Failures of its command.
     failed: u32,
+    /// Failures of its hosts and of its store.
     disturbed: u32,
     is_over: bool,
 }
@@ -118,7 +120,7 @@ impl Work {
         self.left
     }
 
-    /// The host takes so many commands at once.
+    /// Records that the host is ready for so many commands at once.
     pub fn ready(&mut self, host: usize, slots: usize) {
         self.free[host] = slots.max(1);
         self.is_ready[host] = true;
@@ -129,7 +131,7 @@ impl Work {
         self.running.contains_key(&(host, input))
     }
 
-    /// Gives each free place a command. A host that is done with its own may help others.
+    /// Gives each free slot a command. A host without inputs of its own takes those of others.
     pub fn give(&mut self, now: Duration) -> Vec<Act> {
         let mut acts = Vec::new();
         for host in 0..self.free.len() {
@@ -154,7 +156,7 @@ impl Work {
         Act::Begin { host, input, is_local, attempt: state.attempts }
     }
 
-    /// Begins stragglers again on free hosts, those that hold them first.
+    /// Begins a duplicate of each straggler on a free host, preferably one that holds the input.
     fn duplicate(&mut self, now: Duration, acts: &mut Vec<Act>) {
         let most = (self.inputs.len() / INPUTS_A_DUPLICATE).max(1);
         if self.took.len() < ENOUGH_TO_COMPARE || self.free.iter().all(|free| *free == 0) {
@@ -185,7 +187,7 @@ impl Work {
         }
     }
 
-    /// A command ended. An exit of none that runs is ignored.
+    /// Records that a command ended. Ignores the exit of a command that isn't running.
     pub fn ended(&mut self, host: usize, input: usize, exit: Exit, now: Duration) -> Vec<Act> {
         let Some(began) = self.running.remove(&(host, input)) else { return Vec::new() };
         self.schedule.done(host, input);
@@ -210,10 +212,10 @@ impl Work {
         if exit.is_success() {
             self.took.push(now.saturating_sub(began));
         } else if state.running > 0 {
-            // The other one decides.
+            // Its duplicate still runs, and decides.
             return vec![Act::Forget { host, input }];
         } else if again {
-            // Elsewhere, if another host holds it and needn't be waited for.
+            // Avoid this host if another that holds the input is ready.
             let other =
                 |other: &usize| *other != host && self.is_ready[*other] && self.schedule.holds(*other, input);
             let has_other = (0..self.is_ready.len()).any(|host| other(&host));
@@ -223,8 +225,8 @@ impl Work {
         self.end(input, Some(host), exit)
     }
 
-    fn repeat(&mut self, input: usize, but: Option<usize>) {
-        self.schedule.again(input, but);
+    fn repeat(&mut self, input: usize, avoid: Option<usize>) {
+        self.schedule.again(input, avoid);
         self.is_dry.fill(false);
     }
 
@@ -238,8 +240,8 @@ impl Work {
         std::iter::once(Act::End { input, host, exit }).chain(cancel).collect()
     }
 
-    /// The host is gone, with all that runs there. Returns what is to be done, and the number of commands
-    /// that begin again.
+    /// Records that the host is gone, with its running commands. Returns the next acts, and the number of
+    /// commands that begin again.
     pub fn lost(&mut self, host: usize) -> (Vec<Act>, usize) {
         let mut acts = Vec::new();
         (self.free[host], self.is_ready[host]) = (0, false);
@@ -256,11 +258,11 @@ impl Work {
                 self.repeat(input, None);
                 repeated += 1;
             } else {
-                let failure = Some(format!("{} hosts were lost while they ran it", state.disturbed));
+                let failure = Some(format!("its host or its store failed {} times", state.disturbed));
                 acts.extend(self.end(input, None, Exit { failure, ..Exit::default() }));
             }
         }
-        // Jobs that waited for it wait for others now.
+        // Its queued inputs now wait for other hosts.
         self.is_dry.fill(false);
         if !self.schedule.has_hosts() {
             for input in 0..self.inputs.len() {

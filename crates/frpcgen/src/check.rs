@@ -113,8 +113,9 @@ impl<'a> Checker<'a> {
 
     fn member(&self, member: &'a syntax::Member) -> Checked<i32> {
         let value = self.scope.number_of(&member.name)?;
-        i32::try_from(value)
-            .map_err(|_| self.error(member.name.span, format!("{value} is beyond an enum's 32 bits, signed")))
+        i32::try_from(value).map_err(|_| {
+            self.error(member.name.span, format!("{value} doesn't fit into an enum's signed 32 bits"))
+        })
     }
 
     /// Records an error, if there is one, so that the check can continue behind it.
@@ -129,7 +130,7 @@ impl<'a> Checker<'a> {
 
     fn fields(&mut self, owner: &Name, declarations: &'a [Declaration]) -> Checked<Vec<Field>> {
         if declarations.is_empty() {
-            return Err(self.error(owner.span, "a struct has one field at least"));
+            return Err(self.error(owner.span, "a struct needs at least one field"));
         }
         let mut seen = HashSet::new();
         let fields = declarations.iter().filter_map(|declaration| {
@@ -146,7 +147,7 @@ impl<'a> Checker<'a> {
 
     fn union(&mut self, owner: &Name, union: &'a syntax::Union) -> Checked<Union> {
         if union.arms.is_empty() {
-            return Err(self.error(owner.span, "a union has one case at least"));
+            return Err(self.error(owner.span, "a union needs at least one case"));
         }
         let discriminant = self.field(&union.discriminant)?;
         let allowed = self.discriminant_values(&union.discriminant)?;
@@ -192,7 +193,7 @@ impl<'a> Checker<'a> {
     /// The values of a discriminant's type.
     fn discriminant_values(&self, declaration: &'a Declaration) -> Checked<Values> {
         let refused = || {
-            let message = "a discriminant is an int, unsigned int, bool or enum (or shorter)";
+            let message = "a discriminant must be an enum, a bool, or an integer of 32 bits at most";
             Err(self.error(declaration.base.span, message))
         };
         if !matches!(declaration.shape, Shape::Plain) {
@@ -239,7 +240,7 @@ impl<'a> Checker<'a> {
                 return match &declaration.shape {
                     Shape::Fixed(length) => Ok(Type::FixedOpaque(self.u32(length)?)),
                     Shape::Variable(limit) => Ok(Type::Opaque(self.limit(limit)?)),
-                    _ => Err(self.error(at, "opaque data has a length: name[n], name<n> or name<>")),
+                    _ => Err(self.error(at, "opaque data needs a length: name[n], name<n> or name<>")),
                 };
             }
             BaseKind::Text => {

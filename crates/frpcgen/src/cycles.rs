@@ -28,8 +28,7 @@ pub fn check(sources: &Sources, model: &Model) -> Vec<Diagnostic> {
             match depth {
                 None => errors.push(sources.error(name.span, format!("'{}' {message}", name.text))),
                 Some(depth) if depth > MAX_NESTING => {
-                    let message =
-                        format!("'{}' has types inside types more than {MAX_NESTING} deep", name.text);
+                    let message = format!("'{}' has types nested more than {MAX_NESTING} deep", name.text);
                     errors.push(sources.error(name.span, message));
                 }
                 Some(_) => {}

@@ -166,7 +166,7 @@ impl<'a> Parser<'a> {
     fn type_body(&mut self, keyword: &str, owner: &str) -> Parsed<Body> {
         self.nesting += 1;
         if self.nesting > MAX_NESTING {
-            return Err(self.here(&format!("types inside types more than {MAX_NESTING} deep")));
+            return Err(self.here(&format!("types nested more than {MAX_NESTING} deep")));
         }
         let body = match keyword {
             "enum" => self.enum_body()?,
@@ -390,7 +390,7 @@ impl<'a> Parser<'a> {
             match self.parameter(&format!("arg{}", arguments.len() + 1))? {
                 Some(argument) => arguments.push(argument),
                 None if arguments.is_empty() && self.peek_is(")") => {}
-                None => return Err(self.sources.error(span, "void among other arguments")),
+                None => return Err(self.sources.error(span, "void can't stand among other arguments")),
             }
             if !self.take(",") {
                 break;

@@ -40,9 +40,9 @@ struct Preprocessor<'a> {
 /// An open `#if`.
 struct Branch {
     opened: Span,
-    /// Whether the part up to the next `#else` or `#endif` counts.
+    /// Whether the part up to the next `#else` or `#endif` is taken.
     active: bool,
-    /// Whether a branch counted already, or the whole is inside a branch that doesn't.
+    /// Whether an earlier branch was taken, or the whole `#if` lies in a part that isn't.
     settled: bool,
     after_else: bool,
 }

@@ -95,7 +95,7 @@ impl<'a> Scope<'a> {
         };
         if depth == MAX_NESTING {
             let message = format!(
-                "'{}' stands for itself, or for a name that follows by more than {MAX_NESTING} steps",
+                "'{}' stands for itself, or names stand for each other more than {MAX_NESTING} deep",
                 name.text
             );
             return Err(self.sources.error(name.span, message));

@@ -97,7 +97,7 @@ fn styles_pass_arguments_and_results_as_rpcgens() {
 fn what_c_cannot_say_is_an_error_with_its_place() {
     assert!(refused(ADD).contains("foo.x:1:29: error: several arguments need -N"), "{}", refused(ADD));
     assert!(refused("struct s { string a[3]; };").contains("a string has a variable length"));
-    assert!(refused("typedef opaque a;").contains("opaque data has a length"));
+    assert!(refused("typedef opaque a;").contains("opaque data needs a length"));
     let by_value = Style { by_value: true, threads: false };
     assert!(code(ADD, Output::Header, by_value).contains("int *add_1(int arg1, int b, frpc_handle *clnt)"));
 }

@@ -46,16 +46,16 @@ fn every_mistake_has_its_own_words() {
         ("const A = 08;", "1:11: '08' is not a number"),
         ("typedef int a[-1];", "1:16: -1 is not an unsigned 32-bit number"),
         ("typedef int a[4294967296];", "1:15: 4294967296 is not an unsigned 32-bit number"),
-        ("enum a { X = 0x80000000 };", "1:10: 2147483648 is beyond an enum's 32 bits, signed"),
+        ("enum a { X = 0x80000000 };", "1:10: 2147483648 doesn't fit into an enum's signed 32 bits"),
         ("typedef string a[4];", "1:16: a string has a variable length: name<n> or name<>"),
-        ("typedef opaque a;", "1:16: opaque data has a length: name[n], name<n> or name<>"),
+        ("typedef opaque a;", "1:16: opaque data needs a length: name[n], name<n> or name<>"),
         ("struct a { void; };", "1:12: a field can't be void"),
         ("union a switch (float f) { case 1: void; };", {
-            "1:17: a discriminant is an int, unsigned int, bool or enum (or shorter)"
+            "1:17: a discriminant must be an enum, a bool, or an integer of 32 bits at most"
         }),
         ("union a switch (int i) { case 1: void; case 1: void; };", "1:45: a second case for 1"),
         ("union a switch (bool b) { case 2: void; };", "1:32: the discriminant can't be 2"),
-        ("union a switch (int i) { default: void; };", "1:7: a union has one case at least"),
+        ("union a switch (int i) { default: void; };", "1:7: a union needs at least one case"),
         ("program P { version V { void A(void) = 1; void B(void) = 1; } = 1; } = 1;", {
             "1:58: a second procedure with number 1"
         }),
@@ -63,7 +63,10 @@ fn every_mistake_has_its_own_words() {
             "program P { version V { void A(void) = 1; void A(void) = 2; } = 1; } = 1;",
             "1:48: a second 'A' here",
         ),
-        ("program P { version V { void A(int, void) = 1; } = 1; } = 1;", "1:37: void among other arguments"),
+        (
+            "program P { version V { void A(int, void) = 1; } = 1; } = 1;",
+            "1:37: void can't stand among other arguments",
+        ),
         ("program P { version V { void A(opaque) = 1; } = 1; } = 1;", {
             "1:32: opaque needs a length: give it a typedef of its own"
         }),

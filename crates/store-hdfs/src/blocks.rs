@@ -10,7 +10,7 @@ use std::sync::Arc;
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Blocks {
     list: Vec<Arc<Block>>,
-    /// The file has a writer, or is recovered from one.
+    /// The file has a writer, or is being recovered from one.
     is_open: bool,
 }
 
@@ -45,7 +45,7 @@ impl Blocks {
         self.list.get(index)
     }
 
-    /// Whether the file has a writer, or is recovered from one. Until that ends, datanodes may show
+    /// Whether the file has a writer, or is being recovered from one. Until that ends, datanodes may show
     /// fewer bytes than before.
     pub fn is_open(&self) -> bool {
         self.is_open

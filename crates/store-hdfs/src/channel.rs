@@ -42,7 +42,7 @@ pub(super) struct Channel {
 #[derive(Debug)]
 struct Writing {
     half: OwnedWriteHalf,
-    /// A frame was begun and not ended: its call was dropped.
+    /// A frame was sent only in part, since its call was dropped.
     is_torn: bool,
 }
 
@@ -102,7 +102,8 @@ impl Channel {
     async fn send(&self, call: &[u8]) -> Result<(), RpcError> {
         let mut writing = self.writing.lock().await;
         if std::mem::replace(&mut writing.is_torn, true) {
-            let torn = io::Error::new(io::ErrorKind::ConnectionAborted, "the connection is torn");
+            let torn =
+                io::Error::new(io::ErrorKind::ConnectionAborted, "an earlier call was sent only in part");
             self.calls.end(&torn);
             return Err(RpcError::NotSent(torn));
         }
@@ -124,7 +125,8 @@ impl Calls {
     }
 
     fn expect(&self, call: i32) -> Result<oneshot::Receiver<Answer>, RpcError> {
-        let ended = || RpcError::NotSent(io::Error::new(io::ErrorKind::NotConnected, "it has ended"));
+        let ended =
+            || RpcError::NotSent(io::Error::new(io::ErrorKind::NotConnected, "the connection has ended"));
         let (answer, expected) = oneshot::channel();
         self.lock().as_mut().ok_or_else(ended)?.insert(call, answer);
         Ok(expected)
@@ -148,7 +150,7 @@ async fn receive_all(read: OwnedReadHalf, calls: Arc<Calls>) {
             Ok(Ok(_)) => {}
             Ok(Err(error)) => break error,
             Err(_) => {
-                // Abandoned calls are left out.
+                // Calls whose callers have left don't keep the connection.
                 let mut calls = calls.lock();
                 let Some(waiting) = calls.as_mut() else { return };
                 waiting.retain(|_, answer| !answer.is_closed());

@@ -1,6 +1,6 @@
-//! HDFS's checksum of a file, combined from its blocks' checksums, which datanodes compute. The
-//! same bytes as `hdfs dfs -checksum` prints with the same `dfs.checksum.combine.mode`. And the checksums
-//! of chunks.
+//! HDFS's checksum of a file, combined from its blocks' checksums, which datanodes compute. It has the same
+//! bytes that `hdfs dfs -checksum` prints with the same `dfs.checksum.combine.mode`. Also the checksums of
+//! chunks.
 
 use super::blocks::block_of;
 use super::config::ChecksumMode;
@@ -67,7 +67,7 @@ fn compose(blocks: &[(u64, OpBlockChecksumResponse)]) -> Result<Checksum> {
             return fail(ErrorKind::Unsupported, message);
         };
         if block.crc_type != crc_type::CRC32C || block.crc_type != first.crc_type {
-            return fail(ErrorKind::Unsupported, "a composite CRC of chunks whose checksums aren't CRC-32C");
+            return fail(ErrorKind::Unsupported, "a composite CRC needs chunks with CRC-32C checksums");
         }
         let next = u32::from_be_bytes(value);
         crc = crc_fast::checksum_combine(Crc32Iscsi, crc.into(), next.into(), *length) as u32;
@@ -80,7 +80,7 @@ fn check(located: &LocatedBlocks) -> Result<()> {
         return fail(ErrorKind::Busy, "the file is being written");
     }
     if located.erasure_coding.is_some() {
-        return fail(ErrorKind::Unsupported, "not of erasure-coded files");
+        return fail(ErrorKind::Unsupported, "not supported for erasure-coded files");
     }
     Ok(())
 }

@@ -77,7 +77,7 @@ impl Clients {
             ("dfs.client.failover.sleep.max.millis", LONGEST_PAUSE.as_millis().to_string()),
         ];
         let given = config.properties().map(|(name, value)| (name.to_owned(), value.to_owned()));
-        // The later ones count.
+        // Later values replace earlier ones.
         let settings = given.chain(settings.map(|(name, value)| (name.to_owned(), value))).collect();
         // Hadoop's own clients take another user name from HADOOP_USER_NAME.
         let own_user = env::var("HADOOP_USER_NAME").ok().or_else(|| whoami::username().ok());

@@ -1,4 +1,4 @@
-//! Hadoop's configuration: its files, and properties in their place.
+//! Hadoop's configuration: its files, or properties that replace them.
 
 use std::collections::HashMap;
 use std::env;
@@ -129,10 +129,10 @@ impl HadoopConfig {
     /// does.
     pub(super) fn secured(&self) -> Option<&'static str> {
         if self.get("hadoop.security.authentication").is_some_and(|name| name != "simple") {
-            return Some("not with Kerberos");
+            return Some("not supported with Kerberos");
         }
         if self.get("dfs.data.transfer.protection").is_some() {
-            return Some("not with protected data transfer");
+            return Some("not supported with protected data transfer");
         }
         None
     }
@@ -159,7 +159,8 @@ impl HadoopConfig {
     /// InvalidArgument if its value isn't a number.
     pub(super) fn number<T: FromStr>(&self, name: &str) -> Result<Option<T>> {
         let parse = |value: &str| {
-            let message = format!("{name} is {value:?} in Hadoop's configuration, which isn't such a number");
+            let message =
+                format!("{name} is {value:?} in Hadoop's configuration, which isn't a valid number");
             value.parse().map_err(|_| Error::new(ErrorKind::InvalidArgument, message))
         };
         self.get(name).map(parse).transpose()
@@ -168,13 +169,17 @@ impl HadoopConfig {
     /// The bytes that a property has, perhaps with one of Hadoop's units: k, m, g, t, p, e, of 1,024
     /// each. Another value is ignored with a warning, as if the property weren't there.
     pub fn bytes(&self, name: &str) -> Option<u64> {
-        self.with_unit(name, bytes_of, "bytes with one of the units k, m, g, t, p, e, or without")
+        self.with_unit(name, bytes_of, "a number of bytes, perhaps with a unit (k, m, g, t, p, e)")
     }
 
     /// The time that a property has, in seconds or in one of Hadoop's units: ns, us, ms, s, m, h, d.
     /// Another value is ignored with a warning.
     pub(super) fn duration(&self, name: &str) -> Option<Duration> {
-        self.with_unit(name, duration_of, "a time with one of the units ns, us, ms, s, m, h, d, or seconds")
+        self.with_unit(
+            name,
+            duration_of,
+            "a number of seconds, or a time with a unit (ns, us, ms, s, m, h, d)",
+        )
     }
 
     fn with_unit<T>(&self, name: &str, parse: fn(&str) -> Option<T>, wanted: &str) -> Option<T> {
@@ -292,7 +297,7 @@ mod tests {
         let text = "<?xml version=\"1.0\"?><configuration><property><name>hadoop.security.authentication\
             </name><value> kerberos </value><final>true</final></property></configuration>";
         config.parse(text).unwrap();
-        assert_eq!(config.secured(), Some("not with Kerberos"));
+        assert_eq!(config.secured(), Some("not supported with Kerberos"));
         assert!(HadoopConfig::default().secured().is_none());
         assert_eq!(config.checksum_mode().unwrap(), ChecksumMode::Md5Md5Crc);
         config.properties.insert("dfs.checksum.combine.mode".into(), "SHA".into());

@@ -117,10 +117,10 @@ impl Shared {
             }
             Ok(_) => {
                 tracing::debug!(path, "an erasure-coded or encrypted file, written by the library");
-                // In place of the one that was just created.
+                // This replaces the file that was just created.
                 self.create_by_library(who, path, WriteOptions { overwrite: true, ..options }).await
             }
-            // The adapter doesn't claim to encrypt.
+            // The adapter offers no encryption, so the namenode refuses it here.
             Err(error) if error.message().contains(NO_CRYPTO_PROTOCOL) => {
                 tracing::debug!(path, "in an encryption zone, written by the library");
                 self.create_by_library(who, path, options).await
@@ -166,7 +166,7 @@ impl Shared {
         let writer = DatanodesWriter::new(context, &holder, path, &status, last, memory);
         if is_for_library(&status) {
             tracing::debug!(path, "an erasure-coded or encrypted file, appended to by the library");
-            writer.give_up().await?;
+            writer.close_unchanged().await?;
             return self.append_by_library(who, path).await;
         }
         Ok(Box::new(writer))
@@ -178,8 +178,8 @@ impl Shared {
         let writer = loop {
             let client = client.clone();
             let names = self.namenode.names();
-            // The library merges Java's exceptions for "taken" into one; the namenode's text
-            // separates them here.
+            // The library merges several of Java's exceptions into one. Here the namenode's text tells them
+            // apart.
             match with_patience(&names, Effect::Mutation, || client.append(path)).await {
                 Ok(writer) => break writer,
                 Err(error) if is_being_recovered(&error) && backoff.pause().await => {}
@@ -214,7 +214,7 @@ impl Shared {
         if length > i64::MAX as u64 {
             // This would be negative in Java. The path's own errors come first.
             self.namenode.locate(&who.user, path, FAR_OFFSET, 1).await?;
-            return fail(ErrorKind::InvalidArgument, "longer than the file");
+            return fail(ErrorKind::InvalidArgument, "the new length exceeds the file's");
         }
         if self.namenode.truncate(&who.user, path, length).await? {
             return Ok(());

@@ -5,17 +5,17 @@
 //!                 │        reader ─ readahead ─ source     an open file
 //!                 │          source ─ blocks, replicas     its bytes, by the adapter: from datanodes
 //!                 │          source ─ library              its bytes, by the library
-//!                 │        write, recovery                 the one writer, by the adapter; and after its drop
+//!                 │        write, recovery                 its writer, by the adapter; frees a dropped one's file
 //!                 │        library_writer                  the same, by the library
 //!                 ├─ clients ─ hdfs-native                 the namespace
 //!                 └─ namenode, datanode ─ rpc, wire        what the library lacks
 //! ```
 //!
-//! The library does the namespace. This crate does the rest by Hadoop's own protocols: block
-//! locations, the visible part of a block under construction, checksums, truncate, capacity; and
-//! reading and writing, for speed. It supports only SIMPLE authentication. With Kerberos or encrypted
-//! transfer the library reads and writes, and the store declares those capabilities absent. docs/hdfs.md has the
-//! measurements and tests.
+//! The library does the namespace. This crate's own part, the adapter, does the rest by Hadoop's protocols:
+//! block locations, the visible part of a block under construction, checksums, truncate, capacity; and
+//! reading and writing, for speed. The adapter supports only SIMPLE authentication. With Kerberos or
+//! encrypted transfer the library reads and writes, and the store declares the other capabilities absent.
+//! docs/hdfs.md has the measurements and tests.
 
 mod block;
 mod blocks;
@@ -76,7 +76,7 @@ impl HdfsStore {
         Self::connect_by(uri, HadoopConfig::load().map_err(|error| error.at("connect to", uri))?).await
     }
 
-    /// As [`HdfsStore::connect`], by these properties in place of the files' own.
+    /// As [`HdfsStore::connect`], with these properties instead of those in the files.
     ///
     /// # Errors
     /// As [`HdfsStore::connect`].

@@ -11,15 +11,15 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use strait_store::{Error, ErrorKind, Result, fail};
 
-/// A large read goes to the datanodes in parts of this size at once: a single stream is a third
-/// slower (`docs/decisions/2026-11-21-hdfs-reads-without-the-library.md`).
+/// A large read is split into parts of this size, which are read at once: a single stream is a third slower
+/// (`docs/decisions/2026-11-21-hdfs-reads-without-the-library.md`).
 const PART_BYTES: usize = 1 << 20;
 
 /// An open file of the library.
 pub(super) struct LibraryFile {
     client: Client,
     path: String,
-    /// Replaced after it has given up its datanodes, since it excludes them for good.
+    /// Replaced after a read failed at datanodes: the library's reader never asks those again.
     reader: Mutex<Arc<FileReader>>,
     length: u64,
 }
@@ -46,7 +46,7 @@ impl LibraryFile {
             return Err(from_library(error, Effect::Read));
         }
         tracing::debug!(path = self.path, %error, "looking for the blocks anew");
-        self.look_anew(&reader).await?;
+        self.reopen(&reader).await?;
         let again = read_parts(&self.reader(), &range).await;
         again.map_err(|error| from_library(error, Effect::Read))
     }
@@ -55,13 +55,13 @@ impl LibraryFile {
         Arc::clone(&self.reader.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    async fn look_anew(&self, failed: &Arc<FileReader>) -> Result<()> {
+    async fn reopen(&self, failed: &Arc<FileReader>) -> Result<()> {
         if !Arc::ptr_eq(failed, &self.reader()) {
             return Ok(());
         }
         let fresh = self.client.read(&self.path).await.map_err(|error| from_library(error, Effect::Read))?;
         if (fresh.file_length() as u64) < self.length {
-            return fail(ErrorKind::Unavailable, "the file was replaced or cut since it was opened")
+            return fail(ErrorKind::Unavailable, "the file was replaced or truncated since it was opened")
                 .map_err(|error: Error| error.with_retry_safe(false));
         }
         *self.reader.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(fresh);

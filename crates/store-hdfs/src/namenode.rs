@@ -100,7 +100,7 @@ impl Namenode {
             .map(|_: GetFsStatsResponse| ())
     }
 
-    /// Cuts the file; false while datanodes are still cutting the last block.
+    /// Truncates the file; false while datanodes are still truncating the last block.
     pub async fn truncate(&self, user: &str, path: &str, new_length: u64) -> Result<bool> {
         let client_name = format!("strait-{}", uuid::Uuid::new_v4());
         let request = TruncateRequest { path: path.to_owned(), new_length, client_name };

@@ -126,7 +126,7 @@ impl Connection {
     }
 }
 
-/// Connects to `address` (`host:port`) as `user`, and says so.
+/// Connects to `address` (`host:port`), and sends the preamble and the user's name.
 pub(super) async fn greet(
     address: &str,
     user: &str,

@@ -23,7 +23,7 @@ pub(super) struct Shared {
     pub datanodes: Arc<Datanodes>,
     pub recoveries: Arc<Recoveries>,
     pub checksum_mode: ChecksumMode,
-    /// The users as writers.
+    /// The users as lease holders, for writers.
     pub holders: Holders,
     /// Settings of writers. None if the adapter's own calls can't be made.
     pub write_settings: Option<Arc<Settings>>,
@@ -50,7 +50,7 @@ impl Shared {
                 clients.prefer(namenode.active());
                 let settings = Settings::new(&config, &defaults)?;
                 let encrypted = defaults.encrypt_data_transfer;
-                let reason = encrypted.then_some("not with encrypted data transfer");
+                let reason = encrypted.then_some("not supported with encrypted data transfer");
                 (reason, (!encrypted).then(|| Arc::new(settings)))
             }
         };

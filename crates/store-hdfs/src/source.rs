@@ -90,7 +90,7 @@ impl DatanodesFile {
                 Err(error) if looks < FRESH_LOOKS => {
                     looks += 1;
                     tracing::debug!(path = self.path, %error, "looking for the blocks anew");
-                    if !self.look_anew(&blocks).await? {
+                    if !self.refresh(&blocks).await? {
                         return Err(error);
                     }
                 }
@@ -104,7 +104,7 @@ impl DatanodesFile {
     }
 
     /// Asks the namenode for the present blocks, and returns whether they have changed.
-    async fn look_anew(&self, failed: &Arc<Blocks>) -> Result<bool> {
+    async fn refresh(&self, failed: &Arc<Blocks>) -> Result<bool> {
         if !Arc::ptr_eq(failed, &self.blocks()) {
             return Ok(true);
         }
@@ -122,8 +122,11 @@ impl DatanodesFile {
                 );
             }
             _ => {
-                return fail(ErrorKind::Unavailable, "the file was replaced or cut since it was opened")
-                    .map_err(|error: Error| error.with_retry_safe(false));
+                return fail(
+                    ErrorKind::Unavailable,
+                    "the file was replaced or truncated since it was opened",
+                )
+                .map_err(|error: Error| error.with_retry_safe(false));
             }
         };
         let is_news = fresh != **failed;

@@ -59,7 +59,7 @@ pub struct Row {
     pub thrift: i32,
     /// HTTP status in WebHDFS, as Hadoop's own server sends it.
     pub http: u16,
-    /// HTTP status in the REST face (RFC 9110, and RFC 4918 for 507). Programs repeat a request after
+    /// HTTP status in the REST interface (RFC 9110, and RFC 4918 for 507). Programs repeat a request after
     /// 503 and 504 by themselves.
     pub rest: u16,
     /// `RemoteException.exception` of WebHDFS.

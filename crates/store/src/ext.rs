@@ -73,11 +73,10 @@ pub trait FileSystemExt: FileSystem {
         Ok(entries)
     }
 
-    /// Everything beneath `path`, depth first, a directory before its entries. `path` itself isn't
-    /// included (unless it is a file). The walk doesn't enter a link to a directory: it could lead
-    /// out of the tree, or in circles. It holds one listing a level, so its depth bounds its
-    /// memory. An error ends the walk of the directory that it came from; the rest of the walk
-    /// continues.
+    /// Everything beneath `path`, depth first, a directory before its entries. `path` itself isn't included
+    /// (unless it is a file). The walk doesn't enter a link to a directory: it could lead out of the tree, or
+    /// in circles. It holds one listing per level, so its depth bounds its memory. An error ends the walk of
+    /// the directory that it came from; the rest of the walk continues.
     fn walk<'a>(&'a self, who: &Principal, path: &StorePath) -> BoxStream<'a, Result<FileStatus>> {
         let who = who.clone();
         let levels = vec![self.list(&who, path)];

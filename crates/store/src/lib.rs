@@ -52,8 +52,8 @@ use std::ops::Range;
 /// pinning memory. At 10 Gbit/s this is large enough to hide the round trip.
 pub const MAX_CHUNK_BYTES: usize = 4 << 20;
 
-/// Most sources of one [`FileSystem::concat`]. HDFS joins 1,000 files in 35 ms, and holds its lock
-/// meanwhile. A longer list of the longest paths would be no small message any more.
+/// Most sources of one [`FileSystem::concat`]. HDFS joins 1,000 files in 35 ms, and holds its lock meanwhile.
+/// A longer list of the longest paths would make a large message.
 pub const MAX_CONCAT_SOURCES: usize = 1_000;
 
 /// A file system. Small on purpose: operations that can use these belong in [`FileSystemExt`].
@@ -201,10 +201,10 @@ pub trait FileReader: Send + Sync {
 /// The last three return the number of replicas that hold all bytes written here, at least. None if
 /// the store doesn't tell, or nothing was written. With fewer than the minimum they fail.
 ///
-/// After an error, a writer that [goes on](FileWriter::goes_on) keeps its bytes, and each operation
-/// may be repeated; stores that can do that do it after `NoSpace` and `Unavailable`.
-/// [`FileWriter::position`] counts the accepted bytes; without memory for it, an append may have been
-/// accepted in part. Otherwise the file is as if abandoned.
+/// After an error, a writer that [goes on](FileWriter::goes_on) keeps its bytes, and the caller may repeat
+/// each operation. Some stores support that after `NoSpace` and `Unavailable`. [`FileWriter::position`]
+/// counts the accepted bytes: if memory was short, an append may have been accepted in part. A writer that
+/// doesn't go on counts as abandoned.
 ///
 /// A writer dropped without close is abandoned: flushed bytes survive, and the file becomes
 /// writable again within [`Capabilities::recovery_ms`].

@@ -53,7 +53,7 @@ pub struct FileStatus {
     pub length: u64,
     /// Requested replicas; 0 for a directory, 1 if the store doesn't replicate.
     pub replication: u16,
-    /// Bytes a block; 0 for a directory.
+    /// Bytes per block; 0 for a directory.
     pub block_size: u64,
     /// Last modification, milliseconds since 1970-01-01 UTC.
     pub modified_ms: i64,
@@ -92,7 +92,7 @@ pub struct CreateOptions {
     pub permission: Option<u32>,
     /// Replicas.
     pub replication: Option<u16>,
-    /// Bytes a block.
+    /// Bytes per block.
     pub block_size: Option<u64>,
     /// Replicas on disk that make the file's bytes durable. It can only raise the store's own minimum.
     pub min_replicas: Option<u16>,

@@ -110,13 +110,13 @@ pub async fn blocking<T: Send + 'static>(step: impl FnOnce() -> Result<T> + Send
     }
 }
 
-/// As [`blocking`], for a step that keeps a processor busy for long. It runs in a thread of its own, which
-/// leaves the processors to others.
+/// As [`blocking`], for a step that keeps a processor busy for long. It runs in a thread of its own, with a
+/// low priority.
 pub(crate) async fn long<T: Send + 'static>(step: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     let step = part_of_call(step);
     let (done, outcome) = oneshot::channel();
     let thread = std::thread::Builder::new().name("long-work".to_owned()).spawn(move || {
-        // Linux counts it by thread (nice(2)). Without it the work is only less considerate.
+        // On Linux, nice(2) applies to one thread. If it fails, the work keeps the usual priority.
         let _ = rustix::process::nice(LONG_WORK_NICE);
         // A caller that has left needs no outcome.
         let _ = done.send(step());

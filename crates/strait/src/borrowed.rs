@@ -17,7 +17,7 @@ use tempfile::NamedTempFile;
 
 /// Longest text of logins that is read.
 const MAX_BYTES: u64 = 1 << 20;
-/// Times that a text is read that its writer may be replacing.
+/// Attempts to read a text that its writer may be replacing.
 const READS: usize = 3;
 
 /// See the module.
@@ -60,7 +60,9 @@ impl Borrowed {
         };
         let authority = |pem: &String| match self.authorities.iter().find(|(known, _)| known == pem) {
             Some((_, file)) => Ok(file.path().to_owned()),
-            None => Err(unusable("the authorities' certificates have no place in the temporary directory")),
+            None => {
+                Err(unusable("the authorities' certificates can't be written to the temporary directory"))
+            }
         };
         let trusting = |ca: Option<String>| -> Result<TlsOptions> {
             Ok(TlsOptions { ca: ca.as_ref().map(authority).transpose()?, identity: None })
@@ -91,7 +93,7 @@ impl Borrowed {
         self.write_shared();
     }
 
-    /// If that fails, connecting tells of it.
+    /// If that fails, a later connection reports it.
     fn keep_authority(&mut self, pem: String) {
         if self.authorities.iter().any(|(known, _)| *known == pem) {
             return;
@@ -120,7 +122,7 @@ impl Borrowed {
         let Some(memory) = &self.shared else { return };
         let all: Vec<&Lent> = self.lent.values().collect();
         let mut text = serde_json::to_vec(&all).unwrap_or_default();
-        // A shorter text must not end like the former one: NULs behind it are ignored.
+        // NULs overwrite the rest of a longer former text. Readers ignore them.
         let length = memory.metadata().map_or(0, |metadata| metadata.len());
         text.resize(text.len().max(usize::try_from(length).unwrap_or(0)), 0);
         if let Err(error) = memory.write_all_at(&text, 0) {

@@ -62,7 +62,7 @@ pub struct Global {
     /// The password file was named on the command line, not by the environment.
     #[arg(skip)]
     pub password_file_is_explicit: bool,
-    /// Use this store of the gateway in URIs that name none (strait://HOST:PORT/@NAME/path does)
+    /// Use this store of the gateway for URIs that don't name one (as strait://HOST:PORT/@NAME/path does)
     /// [default: the gateway's default store].
     #[arg(long, global = true, env = "STRAIT_GATEWAY_STORE", value_name = "NAME")]
     pub gateway_store: Option<String>,
@@ -73,7 +73,7 @@ pub struct Global {
     #[arg(long, global = true, env = "STRAIT_TIMEOUT", value_name = "SECONDS",
           value_parser = clap::value_parser!(u64).range(1..=MAX_TIMEOUT_SECONDS))]
     pub timeout: Option<u64>,
-    /// Speak TLS to gateways; without it a login goes no further than this host.
+    /// Use TLS with gateways. Without it, logins work only on this host.
     #[arg(long, global = true, env = "STRAIT_TLS", action = ArgAction::SetTrue, value_parser = boolean)]
     pub tls: bool,
     /// Trust servers with certificates of these authorities (PEM) [default: the system's; none for
@@ -97,7 +97,7 @@ pub struct Global {
     pub logins_fd: Option<i32>,
     #[command(flatten)]
     pub foreign: Foreign,
-    /// Print one JSON object a line, also for changes (put, rm, …) and errors.
+    /// Print one JSON object per line, also for changes (put, rm, …) and errors.
     #[arg(long, global = true, help_heading = help::TELLING)]
     pub json: bool,
     /// Lowest level of the log on standard error: error, warn, info, debug or trace.
@@ -230,7 +230,7 @@ pub enum Command {
     Datanode(Datanode),
     /// List directories
     Ls(Ls),
-    /// Tell what a store knows of a path
+    /// Print what a store knows of a path
     Stat(Stat),
     /// Print files
     Cat(Operands),
@@ -280,7 +280,7 @@ pub enum Command {
     Rebalance(Rebalance),
     /// Look into the log of a Kadoop namenode
     KadoopLog(KadoopLog),
-    /// Look into logical files that many writers write, check, recover and flatten them
+    /// Show, check, recover or flatten logical files, which have many writers
     Ckpt(Ckpt),
     /// Mount a store on a directory of this host
     Mount(Mount),
@@ -326,7 +326,7 @@ pub struct Observability {
 }
 
 impl Observability {
-    /// From here on a call is slow.
+    /// A call that takes at least this long is slow.
     pub fn slow_call(&self) -> Duration {
         Duration::from_millis(self.slow_call_ms)
     }
@@ -338,8 +338,8 @@ pub struct Listening {
     /// Where to listen. Beyond loopback, --passwords or --allow-anonymous is needed.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9090", value_parser = resolve)]
     pub listen: SocketAddr,
-    /// Let every client in without a login. Otherwise clients without one must connect over
-    /// loopback from programs of the user that runs this, and only if there is no --passwords.
+    /// Let every client in without a login. Otherwise only programs of the user that runs this need no login,
+    /// over loopback, and only if there is no --passwords.
     #[arg(long)]
     pub allow_anonymous: bool,
     /// The user for clients without a login [default: on loopback the user that runs this, else nobody].
@@ -370,8 +370,8 @@ pub struct Listening {
     /// Where copyToLocalFile and copyFromLocalFile may touch this host's files [default: nowhere].
     #[arg(long, value_name = "DIR")]
     pub local_root: Option<PathBuf>,
-    /// Let programs of 2009 write at the end of a file wherever they ask to write. This silently
-    /// misplaces bytes that were meant for elsewhere; Hadoop's server of 2009 did so.
+    /// Let programs of 2009 write at the end of a file, whatever offset they ask for. This silently misplaces
+    /// bytes that were meant for elsewhere; Hadoop's server of 2009 did so.
     #[arg(long)]
     pub ignore_write_offsets: bool,
     /// A name under which HTTP clients reach this gateway; repeatable. Addresses and localhost always work.
@@ -451,10 +451,10 @@ pub struct Ls {
     /// Largest first, instead of by name.
     #[arg(short = 'S', long)]
     pub by_size: bool,
-    /// The other way round.
+    /// In reverse order.
     #[arg(short = 'r', long)]
     pub reverse: bool,
-    /// In the store's own order, as it comes: for directories of millions.
+    /// Don't sort: print entries as they come, for directories of millions.
     #[arg(short = 'U', long, conflicts_with_all = ["by_time", "by_size", "reverse"])]
     pub unsorted: bool,
     /// Print help.
@@ -475,7 +475,7 @@ pub struct Stat {
 /// Flags common to `put` and `get`.
 #[derive(Debug, Args)]
 pub struct Copying {
-    /// Replace files that are there.
+    /// Replace existing files.
     #[arg(short, long)]
     pub force: bool,
     /// Files at a time.
@@ -491,10 +491,10 @@ pub struct Copying {
 pub struct Put {
     #[command(flatten)]
     pub copying: Copying,
-    /// Replicas; refused where the store keeps none, as is --block-size.
+    /// Number of replicas. A store that keeps none refuses this, and --block-size.
     #[arg(long, value_name = "N")]
     pub replication: Option<u16>,
-    /// Bytes a block.
+    /// Bytes per block.
     #[arg(long, value_name = "BYTES")]
     pub block_size: Option<u64>,
     /// Fail unless so many replicas are on disk, if that is more than the store's own minimum.
@@ -528,9 +528,9 @@ pub struct Rm {
     /// Ignore missing files.
     #[arg(short, long)]
     pub force: bool,
-    /// Remove only leftovers of killed `put`s and of the 2009 service's copies in these directories
-    /// and beneath: files called .strait-put-… and .strait-copy-… that were begun more than a day ago.
-    /// Of file: URIs also those of killed `get`s, .strait-get-….
+    /// Remove only leftovers of killed `put`s and of the 2009 service's copies in these directories and
+    /// beneath: files called .strait-put-… and .strait-copy-… that were begun more than a day ago. For file:
+    /// URIs it removes those of killed `get`s, too: .strait-get-….
     #[arg(long, conflicts_with_all = ["recursive", "force"])]
     pub stale: bool,
 }
@@ -561,7 +561,7 @@ pub struct Concat {
 pub struct Mkdir {
     #[command(flatten)]
     pub operands: Operands,
-    /// Missing parents too, and no error where the directory is there.
+    /// Make missing parents, too. It is no error if the directory exists.
     #[arg(short, long)]
     pub parents: bool,
 }
@@ -576,7 +576,7 @@ pub struct Touch {
     /// Modification time only.
     #[arg(short, long)]
     pub modification: bool,
-    /// Make no file that isn't there.
+    /// Don't make missing files.
     #[arg(short = 'c', long)]
     pub no_create: bool,
 }

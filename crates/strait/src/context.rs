@@ -83,7 +83,7 @@ pub struct Cluster {
 
 /// Pause between attempts to open a store that is away.
 const TRY_EVERY: Duration = Duration::from_secs(5);
-/// An attempt that failed after this time is too long to be repeated for each operand.
+/// If an attempt takes longer than this and fails, it isn't repeated for each operand.
 const LONG_WAIT: Duration = Duration::from_secs(1);
 
 impl Context {
@@ -156,7 +156,7 @@ impl Context {
                 fs
             }
         };
-        // A store that needs no login, as HDFS without Kerberos, believes a user name.
+        // A store that needs no login, such as HDFS without Kerberos, trusts a user name.
         let who = match &self.user {
             Some(user) if fs.capabilities().per_user => Principal::new(user),
             _ => invoking_user(),

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 /// A lent login's life, if it isn't prolonged: a stolen one is of no use for longer.
 pub const LENT_FOR: Duration = Duration::from_secs(15 * 60);
-/// Time for taking all logins back. If that fails, they expire.
+/// Time limit for revoking all logins. If that fails, they expire.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The variable that tells commands of a helper where the logins are: the number of a descriptor that
 /// they inherit. They lie in memory, and no other user can reach them.
@@ -60,7 +60,7 @@ impl Lending {
         self.loans.iter().map(lent).collect()
     }
 
-    /// Prolongs all, and tells whether there are any. One that can't be prolonged may be later.
+    /// Prolongs all logins, and returns whether there are any. A later call retries what failed.
     pub async fn renew(&mut self, messages: Messages) -> bool {
         for loan in &mut self.loans {
             match loan.from.lend(LENT_FOR, Some(&loan.token)).await {
@@ -71,14 +71,14 @@ impl Lending {
         !self.loans.is_empty()
     }
 
-    /// Takes all back.
+    /// Revokes all logins.
     pub async fn end(&mut self, messages: Messages) {
         let take_back = async {
             for loan in self.loans.drain(..) {
                 if let Err(error) = loan.from.take_back(&loan.token).await {
                     let minutes = LENT_FOR.as_secs() / 60;
                     messages.warn(&format!(
-                        "a lent login couldn't be taken back, and ends by itself within {minutes} minutes: {error}"
+                        "a lent login couldn't be revoked, and expires within {minutes} minutes: {error}"
                     ));
                 }
             }

@@ -1,4 +1,4 @@
-//! The log on standard error: one line an event, for any text from clients.
+//! The log on standard error: one line per event, for any text from clients.
 
 use crate::format::escaped;
 use tracing::level_filters::LevelFilter;

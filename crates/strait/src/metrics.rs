@@ -26,10 +26,10 @@ const CONNECTIONS: usize = 64;
 /// reconnect as soon as they lose their place get 256 places a second. So a client that asks at
 /// once gets its answer, and waits less than a second behind 200 of them.
 const SECURE: Duration = Duration::from_millis(250);
-/// Time in which a client has to send its request. Collectors send it at once.
+/// Time limit for a client's request. Collectors send it at once.
 const REQUEST_PATIENCE: Duration = Duration::from_secs(2);
-/// Time after connecting in which a client has to take its page. Prometheus times out after 10 s,
-/// too (`scrape_timeout`).
+/// Time limit for a connection: by then the client has to have taken its page. Prometheus times out after 10
+/// s, too (`scrape_timeout`).
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Pause after a failed accept, so that a lack of descriptors isn't a busy loop.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -140,7 +140,7 @@ async fn respond(method: &Method, path: &str, write: Write) -> Response<String> 
     let mut response = Response::new(String::new());
     if path != PATH {
         *response.status_mut() = StatusCode::NOT_FOUND;
-        *response.body_mut() = format!("there is {PATH} alone\n");
+        *response.body_mut() = format!("the only page is {PATH}\n");
     } else if method != Method::GET && method != Method::HEAD {
         *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
         response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));

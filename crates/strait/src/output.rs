@@ -1,4 +1,4 @@
-//! Standard output, buffered; JSON as one object a line.
+//! Standard output, buffered; JSON as one object per line.
 
 use crate::failure::Failure;
 use crate::format::escaped;

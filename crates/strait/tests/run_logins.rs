@@ -121,7 +121,7 @@ fn hosts_that_only_a_store_names_get_no_login_unless_the_user_says_so() {
         run(&gateway, &[], &["--lend-to", "x", "--lend-to", &host, &uri, "--", "cat"]).text(),
         "content\n"
     );
-    run(&gateway, &[], &["--lend-to", "x*", &uri, "--", "cat"]).fails(USAGE, "may have it");
+    run(&gateway, &[], &["--lend-to", "x*", &uri, "--", "cat"]).fails(USAGE, "may get");
 }
 
 #[test]

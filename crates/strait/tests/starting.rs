@@ -34,7 +34,7 @@ fn a_minimum_above_the_number_of_datanodes_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let began = Instant::now();
     run(dir.path(), ["up", "--data", "data", "--listen", "127.0.0.1:0", "--min-replicas", "7"], b"")
-        .fails(USAGE, "3 datanodes, so 3 is the most");
+        .fails(USAGE, "3 datanodes, so 3 is the maximum");
     assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
 }
 

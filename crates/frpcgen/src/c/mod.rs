@@ -175,7 +175,7 @@ fn errors(sources: &Sources, definitions: &[Definition], style: Style) -> Vec<Di
         for declaration in definitions::declarations(&definition.body) {
             let why = match (&declaration.base.kind, &declaration.shape) {
                 (BaseKind::Opaque, Shape::Plain | Shape::Optional) => {
-                    "opaque data has a length: name[n], name<n> or name<>"
+                    "opaque data needs a length: name[n], name<n> or name<>"
                 }
                 (BaseKind::Text, Shape::Plain | Shape::Optional | Shape::Fixed(_)) => {
                     "a string has a variable length: name<n> or name<>"

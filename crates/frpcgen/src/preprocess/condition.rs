@@ -17,7 +17,7 @@ pub fn holds(
     let mut this = Condition { sources, macros, directive, rest: expression, depth: 0 };
     let value = this.binary(0)?;
     match this.rest.first() {
-        Some(token) => Err(sources.error(token.span, "not understood in #if")),
+        Some(token) => Err(sources.error(token.span, "#if doesn't support this")),
         None => Ok(value != 0),
     }
 }
@@ -74,7 +74,7 @@ impl Condition<'_> {
             Kind::Number(value) => i128::from(*value),
             Kind::Word(word) if word == "defined" => self.defined()?,
             Kind::Word(name) => self.value_of(name, 0),
-            _ => return Err(self.sources.error(token.span, "not understood in #if")),
+            _ => return Err(self.sources.error(token.span, "#if doesn't support this")),
         };
         self.depth -= 1;
         Ok(value)
@@ -86,7 +86,7 @@ impl Condition<'_> {
             self.rest = &self.rest[1..];
         }
         let Some((Token { kind: Kind::Word(name), .. }, rest)) = self.rest.split_first() else {
-            return Err(self.sources.error(self.directive, "defined wants a name"));
+            return Err(self.sources.error(self.directive, "defined needs a name"));
         };
         self.rest = rest;
         if parenthesised {

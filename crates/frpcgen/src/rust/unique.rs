@@ -34,7 +34,7 @@ pub fn check(sources: &Sources, shapes: &Shapes<'_>) -> Vec<Diagnostic> {
         let limit = if shape.recursive { MAX_RECURSIVE_MEMORY } else { MAX_MEMORY };
         if shape.memory > limit && this.errors.len() < MAX_SHOWN {
             let message = format!(
-                "'{}' would take {} bytes in line, more than {limit}: put a part of it behind a pointer (*)",
+                "'{}' would take {} bytes in line, more than the limit of {limit}: put a part of it behind a pointer (*)",
                 definition.name.text, shape.memory
             );
             this.errors.push(sources.error(definition.name.span, message));

@@ -18,8 +18,8 @@ use tokio::time::timeout;
 const OP_READ_BLOCK: u8 = 81;
 /// This client's name in the datanode's log.
 const CLIENT_NAME: &str = "strait";
-/// Time limit for the end of an operation whose bytes have all arrived. Keeping the connection is
-/// worth a round trip, but no delay for the reader.
+/// Time limit for the end of an operation whose bytes have all arrived. To keep the connection, the reader
+/// waits for a round trip, but not for longer.
 const END_PATIENCE: Duration = Duration::from_millis(500);
 
 /// The datanode sends ahead as far as the connection allows. Dropping this stops it.

@@ -133,7 +133,7 @@ impl Failures {
     /// Adds a failure, and puts the datanode last for some time.
     pub fn add(&mut self, datanodes: &Datanodes, address: &Arc<str>, error: io::Error) {
         tracing::debug!(block = self.block_id, datanode = &**address, %error, "replica failed");
-        // A bad replica doesn't discredit the others on its datanode.
+        // A damaged replica says nothing about the datanode's others.
         if error.kind() != io::ErrorKind::InvalidData {
             datanodes.pool.suspect(address);
         }
@@ -149,6 +149,9 @@ impl Failures {
         let corrupt = all.iter().all(|(_, error)| error.kind() == io::ErrorKind::InvalidData);
         let kind = if corrupt { ErrorKind::Corrupt } else { ErrorKind::Unavailable };
         let count = all.len();
-        Error::new(kind, format!("block {block_id}, {count} tries of its replicas, last {address}: {error}"))
+        Error::new(
+            kind,
+            format!("block {block_id}: {count} reads of its replicas failed, the last at {address}: {error}"),
+        )
     }
 }

@@ -49,7 +49,7 @@ pub(super) async fn start(
     accepted(&started.answer).map(|()| started)
 }
 
-/// The same, whatever the answer is.
+/// As [`start`], but returns a refusal, too.
 pub(in super::super) async fn ask(
     datanodes: &Datanodes,
     address: &str,

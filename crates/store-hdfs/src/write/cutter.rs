@@ -6,11 +6,11 @@
 //!          ends within a chunk only at a flush or the block's end
 //! ```
 //!
-//! A flush within a chunk sends a part of it. The next packet begins at that chunk's start and sends
-//! it again, with the checksum of the whole (as `DFSOutputStream.flushOrSync`): then no datanode has
-//! to read its file. Only if the block was appended to within a chunk, the bytes before are unknown.
-//! Such a packet ends with that chunk, and the datanode computes the checksum
-//! (`BlockReceiver.receivePacket`).
+//! A flush within a chunk sends a part of the chunk. The next packet begins at the chunk's start and sends
+//! that part again, with the checksum of the whole chunk (as `DFSOutputStream.flushOrSync`): then no datanode
+//! has to read its file to compute it. A writer that appends to a block which ends within a chunk doesn't
+//! have the chunk's first bytes. Its first packet ends with that chunk, and the datanode computes the
+//! checksum (`BlockReceiver.receivePacket`).
 
 use super::super::checksum::{crc32, crc32c};
 use super::super::wire::{ChecksumKind, crc_type};
@@ -115,7 +115,7 @@ impl Cutter {
     fn limit(&self, available: usize) -> usize {
         let Sizes { block_bytes, packet_bytes, most_packet_bytes, .. } = self.sizes;
         let chunk = self.chunk_bytes();
-        // Without a copy, since no byte is pending.
+        // Such a packet needs no copy, since no byte is pending.
         let is_large = self.pending.is_empty() && available > packet_bytes;
         let wanted = if is_large { available.min(most_packet_bytes) } else { packet_bytes };
         let most = match (self.offset % chunk as u64) as usize {
@@ -125,7 +125,8 @@ impl Cutter {
         most.min(usize::try_from(block_bytes - self.offset).unwrap_or(usize::MAX))
     }
 
-    /// All of `data`, at `offset`, as a packet. Keeps the start of a chunk for the next one.
+    /// A packet with all of `data`. If it ends within a chunk, keeps that part of the chunk for the next
+    /// packet.
     fn cut(&mut self, data: Bytes) -> Piece {
         let chunk = self.chunk_bytes();
         let piece = Piece { offset: self.offset, checksums: self.checksums(&data), data };

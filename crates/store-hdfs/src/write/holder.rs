@@ -24,8 +24,8 @@ const RENEWAL: Duration = Duration::from_secs(30);
 /// a new connection costs some hundred microseconds.
 const MAX_HOLDERS: usize = 256;
 
-/// First wait for the namenode to hear of a block, and then double. Datanodes report a block within
-/// a millisecond or two of their acknowledgement. Java waits 400 ms
+/// First pause until the namenode has a block's report. Each further pause is twice as long. Datanodes report
+/// a block within a millisecond or two of their acknowledgement. Java waits 400 ms
 /// (`dfs.client.block.write.locateFollowingBlock.initial.delay.ms`).
 const FIRST_REPORT_PAUSE: Duration = Duration::from_millis(1);
 
@@ -101,7 +101,7 @@ impl LeaseHolder {
         &self.name
     }
 
-    /// Creates a file. (Its missing parents, too.)
+    /// Creates a file, and its missing parents.
     pub async fn create(
         &self,
         path: &str,
@@ -124,7 +124,7 @@ impl LeaseHolder {
         answer.status.ok_or_else(|| strange("a created file has no status"))
     }
 
-    /// Opens a file to append to it. Its last block comes with it unless that is full.
+    /// Opens a file to append to it. Returns its last block, too, which may be full.
     pub async fn append(&self, path: &str) -> Result<(FileStatus, Option<TargetedBlock>)> {
         let request = AppendRequest {
             path: path.to_owned(),
@@ -136,7 +136,8 @@ impl LeaseHolder {
         Ok((status, answer.block))
     }
 
-    /// Makes the namenode close the file at `path`, whoever writes it. False while it is doing so.
+    /// Makes the namenode close the file at `path`, even if another client writes it. False while that is in
+    /// progress.
     pub async fn recover_lease(&self, path: &str) -> Result<bool> {
         let request = RecoverLeaseRequest { path: path.to_owned(), client_name: self.name.clone() };
         let answer: DoneResponse = self.call("recoverLease", &request).await?;
@@ -182,7 +183,7 @@ impl OpenFile {
         Self { holder: Arc::clone(holder), path: path.to_owned(), id }
     }
 
-    /// A block after `previous`, on none of the `excluded` datanodes.
+    /// Allocates a block after `previous`, on none of the `excluded` datanodes.
     pub async fn add_block(
         &self,
         previous: Option<ExtendedBlock>,
@@ -199,7 +200,7 @@ impl OpenFile {
         loop {
             match self.holder.call::<_, BlockResponse>("addBlock", &request).await {
                 Ok(answer) => return Ok(answer.block),
-                // NotReplicatedYetException: no datanode has reported the block before.
+                // NotReplicatedYetException: no datanode has reported the previous block.
                 Err(error) if is_not_reported(&error) && backoff.pause().await => {}
                 Err(error) => return Err(error),
             }
@@ -216,7 +217,7 @@ impl OpenFile {
         self.holder.call::<_, EmptyResponse>("abandonBlock", &request).await.map(drop)
     }
 
-    /// Another datanode for a pipeline. The answer has all of them.
+    /// Asks for another datanode for a pipeline. The answer has all its datanodes.
     pub async fn additional_datanode(
         &self,
         block: &ExtendedBlock,
@@ -279,7 +280,7 @@ impl OpenFile {
         let mut backoff = Backoff::starting_at(FIRST_REPORT_PAUSE, PATIENCE);
         while !self.holder.call::<_, DoneResponse>("complete", &request).await?.done {
             if !backoff.pause().await {
-                let message = "the namenode has no report of the last block from enough datanodes";
+                let message = "too few datanodes have reported the last block to the namenode";
                 return Err(Error::new(ErrorKind::Unavailable, message));
             }
         }

@@ -7,8 +7,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use strait_store::{Error, Result};
 use tokio::sync::Notify;
 
-/// Bytes on their way, beyond which a writer waits: some milliseconds at 10 Gbit/s. An append that
-/// was accepted before may add `MAX_CHUNK_BYTES`.
+/// A writer waits while so many bytes are unacknowledged: some milliseconds at 10 Gbit/s. The last accepted
+/// append may exceed this by `MAX_CHUNK_BYTES`.
 const WINDOW_BYTES: usize = 4 << 20;
 
 #[derive(Debug, Default)]
@@ -20,10 +20,10 @@ pub struct Line {
     to_writer: Notify,
 }
 
-/// The end of a writer's wait. Most acknowledgements don't bring it, and would wake the writer in vain.
+/// The condition that a writer waits for. Only an acknowledgement that fulfils it wakes the writer.
 #[derive(Debug, Clone, Copy)]
 enum Wait {
-    /// Less than [`WINDOW_BYTES`] are on their way.
+    /// Less than [`WINDOW_BYTES`] are unacknowledged.
     Room,
     /// The packet, and all before it, are acknowledged.
     Acked(Option<i64>),
@@ -41,18 +41,18 @@ impl Wait {
 #[derive(Debug, Default)]
 struct State {
     queue: Queue,
-    /// The present block, or the last one; its length counts acknowledged bytes.
+    /// The current block, or the last one; its length counts acknowledged bytes.
     block: Option<ExtendedBlock>,
     /// Bytes of the block that were sent, acknowledged or not.
     sent: u64,
-    /// A pipeline was set up since the namenode last recorded the file's blocks.
+    /// Whether a pipeline was set up since the namenode last recorded the file's blocks.
     has_new_pipeline: bool,
-    /// The present block was flushed.
+    /// The current block was flushed.
     is_flushed: bool,
     failure: Option<Error>,
-    /// The writer waits for it.
+    /// What the writer waits for.
     wait: Option<Wait>,
-    /// Acknowledgements since the last look.
+    /// Acknowledgements since the last recovery.
     acks: u64,
 }
 
@@ -87,7 +87,7 @@ impl Line {
         }
     }
 
-    /// Records an acknowledgement, and returns its packet. None if another one is due.
+    /// Records an acknowledgement, and returns its packet. None if another packet's acknowledgement is due.
     pub fn acked(&self, sequence: i64) -> Option<Packet> {
         let mut state = self.lock();
         let packet = state.queue.acked(sequence)?;
@@ -103,26 +103,26 @@ impl Line {
             self.to_writer.notify_one();
         }
         if may_end {
-            // The end of the block may be next.
+            // The streamer may now send the end of the block.
             self.to_streamer.notify_one();
         }
         Some(packet)
     }
 
-    /// Records that the present block has a pipeline, a new one.
+    /// Records that the current block has a new pipeline.
     pub fn set_block(&self, block: ExtendedBlock) {
         let mut state = self.lock();
         state.block = Some(block);
         state.has_new_pipeline = true;
     }
 
-    /// The present block, or the last one.
+    /// The current block, or the last one.
     pub fn block(&self) -> Option<ExtendedBlock> {
         self.lock().block.clone()
     }
 
-    /// Begins a recovery: (whether packets were acknowledged since the last one; whether the block
-    /// waits only for its end; whether it was flushed).
+    /// Begins a recovery. Returns whether packets were acknowledged since the last one, whether only the end
+    /// of the block is unacknowledged, and whether the block was flushed.
     pub fn rewind(&self) -> (bool, bool, bool) {
         let mut state = self.lock();
         let is_ending = state.queue.is_ending();
@@ -130,7 +130,7 @@ impl Line {
         (std::mem::take(&mut state.acks) > 0, is_ending, state.is_flushed)
     }
 
-    /// Takes the packet that ends the block: a recovery has ended it.
+    /// Removes the packet that ends the block: a recovery has ended it.
     pub fn take_end(&self) {
         self.lock().queue.take_end();
         self.to_writer.notify_one();
@@ -150,12 +150,12 @@ impl Line {
         (state.is_flushed, state.sent) = (false, 0);
     }
 
-    /// Bytes of the present block that were sent.
+    /// Bytes of the current block that were sent.
     pub fn sent(&self) -> u64 {
         self.lock().sent
     }
 
-    /// Ends everything with this error.
+    /// Drops all packets, and fails the writer with this error.
     pub fn fail(&self, error: Error) {
         let mut state = self.lock();
         state.queue.clear();
@@ -169,7 +169,7 @@ impl Line {
         self.lock().failure.as_ref().map_or(Ok(()), |error| Err(error.again()))
     }
 
-    /// Waits until less than [`WINDOW_BYTES`] are on their way.
+    /// Waits until less than [`WINDOW_BYTES`] are unacknowledged.
     pub async fn room(&self) -> Result<()> {
         self.wait(Wait::Room).await
     }

@@ -1,22 +1,22 @@
-//! Writing without the library: small files without its fixed wait, and flush apart from sync.
+//! Writes without the library: without its fixed wait for small files, and with a flush that is no sync.
 //!
 //! ```text
 //!   writer ── cutter, queue ── line ── streamer ── pipeline ── datanode ── datanode …
 //!     │                                   │
-//!     └──────────── holder: one connection to the namenode a user ┘
+//!     └──────────── holder: one connection per user to the namenode ┘
 //! ```
 //!
-//! The pure part decides: `cutter` where a packet ends, `queue` which packet comes next and which are
-//! to be sent again, `policy` which datanode failed and whether it is replaced. The shell has the
-//! sockets: `pipeline` for one block, `streamer` for one file, a task. `DataStreamer` and
-//! `DFSOutputStream` of Hadoop's client are the model for all of it.
+//! The pure modules decide: `cutter` where a packet ends, `queue` which packets are sent next or again,
+//! `policy` which datanode failed and whether to replace it. The others have the sockets: `pipeline` writes
+//! one block; `streamer`, a task, writes one file. All follow `DataStreamer` and `DFSOutputStream` of
+//! Hadoop's client.
 //!
-//! Limits: 4 MiB on their way and one append for each writer; the memory of all is that of
-//! [`strait_store::budget`], as for readers. A writer without memory waits until datanodes have its bytes,
-//! which stay its caller's until then.
+//! Limits: each writer has 4 MiB and one append unacknowledged, at most. [`strait_store::budget`] bounds the
+//! memory of all, together with the readers'. A writer that gets no memory waits until datanodes have its
+//! bytes.
 //!
-//! It serves clusters with SIMPLE authentication and without encrypted transfer, and replicated files
-//! in no encryption zone. The library has the rest.
+//! It serves clusters with SIMPLE authentication and without encrypted transfer, and replicated files in no
+//! encryption zone. The library serves the rest.
 
 mod cutter;
 mod holder;

@@ -19,7 +19,7 @@ const OP_TRANSFER_BLOCK: u8 = 86;
 
 /// Most packets of one system call.
 const BATCH_PACKETS: usize = 8;
-/// Time for acknowledgements that may name the culprit after a packet couldn't be sent.
+/// After a packet couldn't be sent: time limit for acknowledgements, which may name the failed datanode.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// A datanode of a pipeline, and its storage for the block.
@@ -174,7 +174,7 @@ impl Pipeline {
             outcome = &mut receiving => return outcome,
             error = sending => error,
         };
-        // The pipeline may have told the reason before it closed.
+        // The pipeline may have reported the failed datanode before it closed.
         match timeout(LAST_WORDS, receiving).await {
             Ok(outcome @ (Ok(()) | Err(Fault { index: 1.., .. } | Fault { restarts: true, .. }))) => outcome,
             _ => Err(Fault::of(0, error)),

@@ -21,8 +21,8 @@ pub enum Verdict {
     Restarts(usize),
 }
 
-/// Reads an acknowledgement of `datanodes` datanodes. Of several failures the one furthest from the
-/// client counts: those before it only report it.
+/// Reads an acknowledgement of `datanodes` datanodes. If several failed, it names the one furthest from the
+/// client: those before it only report its failure.
 pub fn judge(ack: &PipelineAck, datanodes: usize) -> Verdict {
     let status_of = |index: usize| match ack.flags.get(index) {
         Some(flag) => (flag & STATUS_BITS) as i32,
@@ -36,15 +36,16 @@ pub fn judge(ack: &PipelineAck, datanodes: usize) -> Verdict {
             status => return Verdict::Bad { index, status },
         }
     }
-    // Fewer replies than datanodes: an error, unless it comes from the datanode itself.
+    // Fewer replies than datanodes are an error, unless the message acknowledges no packet: its number is
+    // negative.
     match replies == datanodes || replies > 0 && ack.sequence < 0 {
         true => Verdict::Acked(ack.sequence),
         false => Verdict::Bad { index: replies.saturating_sub(1), status: status::ERROR },
     }
 }
 
-/// Acknowledgements in a row in which a datanode was slow, for each of a pipeline
-/// (`DataStreamer.markSlowNode`). A namenode tells its datanodes which of them are slow.
+/// For each datanode of a pipeline: the number of acknowledgements in a row in which it was slow
+/// (`DataStreamer.markSlowNode`). The namenode tells its datanodes which of them are slow.
 #[derive(Debug)]
 pub struct SlowNodes {
     threshold: u32,
@@ -87,7 +88,7 @@ pub struct Replacement {
 }
 
 impl Replacement {
-    /// Whether a pipeline of `left` datanodes, of `replication` wanted, needs another.
+    /// Whether a pipeline with `left` of `replication` datanodes needs another.
     pub fn is_wanted(&self, replication: usize, left: usize, appended: bool, flushed: bool) -> bool {
         if left == 0 || left >= replication {
             return false;

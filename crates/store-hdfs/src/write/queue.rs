@@ -20,7 +20,7 @@ pub struct Packet {
     pub ends_block: bool,
     /// The datanodes sync the block before they acknowledge it.
     pub sync: bool,
-    /// The memory of the append that the bytes came with.
+    /// The memory reserved for the append that brought the bytes.
     pub _memory: Option<Arc<Reserved>>,
 }
 
@@ -71,9 +71,10 @@ impl Queue {
         sequence
     }
 
-    /// The packet to send next, which counts as sent from now on. The end of a block waits until the
-    /// whole block is acknowledged: then a failure leaves either only the end to be repeated, or not
-    /// even that was sent. The next block waits for that end, since it has another pipeline.
+    /// The packet to send next, which counts as sent from now on. The packet that ends a block waits until
+    /// all before it are acknowledged. So at a failure, either it is the only packet to send again, or it
+    /// wasn't sent. The packets of the next block wait for its acknowledgement, since they take another
+    /// pipeline.
     pub fn next(&mut self) -> Option<Packet> {
         if self.is_ending() || self.waiting.front()?.ends_block && !self.sent.is_empty() {
             return None;
@@ -99,15 +100,15 @@ impl Queue {
         Some(packet)
     }
 
-    /// After a failure: what was sent and not acknowledged is to be sent again.
+    /// After a failure: queues the unacknowledged packets to be sent again.
     pub fn rewind(&mut self) {
         while let Some(packet) = self.sent.pop_back() {
             self.waiting.push_front(packet);
         }
     }
 
-    /// After a failure at a block's end, which a recovery has ended: takes the packet that would end
-    /// it, if that is the next one.
+    /// After a recovery that has ended a block: removes the packet that would end it, if that is the next
+    /// one.
     pub fn take_end(&mut self) -> Option<Packet> {
         if !self.sent.is_empty() || !self.waiting.front()?.ends_block {
             return None;
@@ -117,7 +118,7 @@ impl Queue {
         Some(packet)
     }
 
-    /// Whether the end of a block was sent and not acknowledged, and nothing else.
+    /// Whether the packet that ends a block is the only one that was sent and not acknowledged.
     pub fn is_ending(&self) -> bool {
         self.sent.front().is_some_and(|packet| packet.ends_block)
     }

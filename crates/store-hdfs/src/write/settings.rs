@@ -23,7 +23,7 @@ const SLOW_ACKS: u32 = 10;
 #[derive(Debug, Clone)]
 pub struct Settings {
     pub replacement: Replacement,
-    /// Tries of a new block after the first.
+    /// Further tries of a new block after the first failed.
     pub block_retries: usize,
     /// Acknowledgements in a row after which a slow datanode counts as failed; 0: never.
     pub slow_acks: u32,
@@ -68,12 +68,12 @@ impl Settings {
         self.read_timeout + EXTENSION * datanodes as u32
     }
 
-    /// Time in which it has to take a packet.
+    /// Time in which a pipeline has to accept a packet.
     pub fn write_timeout(&self, datanodes: usize) -> Duration {
         self.write_timeout + EXTENSION * datanodes as u32
     }
 
-    /// Longest silence towards a pipeline.
+    /// Time without packets after which a heartbeat is sent.
     pub fn heartbeat(&self) -> Duration {
         self.read_timeout / 2
     }

@@ -1,5 +1,5 @@
-//! The task that brings a file's packets to datanodes, block by block. It recovers failed pipelines
-//! as Java's `DataStreamer` does.
+//! The task that sends a file's packets to datanodes, block by block. It recovers failed pipelines as Java's
+//! `DataStreamer` does.
 
 use super::super::datanode::Datanodes;
 use super::super::errors::is_without_targets;
@@ -19,15 +19,15 @@ use tokio::time::{Instant, sleep};
 
 /// Recoveries in a row without an acknowledgement between them (`pipelineRecoveryCount`).
 const MAX_RECOVERIES: usize = 5;
-/// Tries to bring a replica to another datanode (`addDatanode2ExistingPipeline`).
+/// Tries to copy a replica to another datanode (`addDatanode2ExistingPipeline`).
 const TRANSFER_TRIES: usize = 3;
 /// Pause before each try to reach a datanode that restarts (`handleRestartingDatanode`).
 const RESTART_PAUSE: Duration = Duration::from_secs(4);
 /// Time for which a datanode that failed gets no new block of this file
 /// (`dfs.client.write.exclude.nodes.cache.expiry.interval.millis`).
 const EXCLUSION: Duration = Duration::from_secs(600);
-/// Time for which a new block waits for datanodes that failed, if the namenode can choose no other. A
-/// datanode restarts in seconds; a store without room should be reported soon.
+/// If the namenode can choose no other datanodes, a new block waits so long for those that failed. A datanode
+/// restarts in seconds; a full store should be reported soon.
 const TARGET_PATIENCE: Duration = Duration::from_secs(20);
 
 /// Streams one file.
@@ -46,7 +46,7 @@ pub struct Streamer {
     pub excluded: Vec<(Target, Instant)>,
 }
 
-/// The block in the streamer's hands.
+/// The block that is being written.
 struct Work {
     writing: Writing,
     /// The block had bytes when the file was opened.
@@ -92,7 +92,7 @@ impl Streamer {
             let stage = if is_ending { Stage::CloseRecovery } else { Stage::StreamingRecovery };
             pipeline = self.recover(&mut work, fault, stage, is_flushed).await?;
             if is_ending {
-                // The datanodes have finished the block at set-up.
+                // When this pipeline was set up, the datanodes finished the block.
                 self.line.set_block(work.writing.block.clone());
                 self.line.take_end();
                 break;
@@ -102,7 +102,8 @@ impl Streamer {
         Ok(())
     }
 
-    /// A new block and its pipeline. Leaves out datanodes that fail at it, unless there is no other.
+    /// Allocates a new block, and sets up its pipeline. Excludes datanodes that fail, unless there are no
+    /// others.
     async fn begin(&mut self) -> Result<(Work, Pipeline)> {
         let (mut tries, mut some_failed) = (0, false);
         let mut backoff = Backoff::within(TARGET_PATIENCE);
@@ -114,7 +115,7 @@ impl Streamer {
                 Ok(located) => located,
                 Err(error) if some_failed && is_without_targets(&error) && backoff.pause().await => {
                     self.excluded.clear();
-                    // From here on time limits the tries.
+                    // From here on, the time limit of `backoff` bounds the tries.
                     tries = 0;
                     continue;
                 }
@@ -165,8 +166,8 @@ impl Streamer {
         self.set_up(work, Some(fault), stage, flushed).await
     }
 
-    /// Sets up a pipeline for bytes that datanodes have, with a new generation stamp: it rules out
-    /// the replicas of datanodes that are left out (`setupPipelineInternal`).
+    /// Sets up a pipeline for a block that datanodes have already. Its new generation stamp makes the
+    /// replicas on datanodes outside the pipeline invalid (`setupPipelineInternal`).
     async fn set_up(
         &self,
         work: &mut Work,
@@ -212,8 +213,8 @@ impl Streamer {
         }
     }
 
-    /// Takes the datanode of a fault out of the pipeline, or waits for it if it restarts and is worth
-    /// it: the only one, or on this host (`shouldWaitForRestart`).
+    /// Takes the failed datanode out of the pipeline. If it restarts, and is the only one or on this host,
+    /// waits for it instead (`shouldWaitForRestart`).
     async fn leave_out(
         &self,
         work: &mut Work,
@@ -246,8 +247,8 @@ impl Streamer {
         Ok(())
     }
 
-    /// Adds a datanode with a copy of the block's bytes (`addDatanode2ExistingPipeline`). A block at
-    /// its end gets no other: the namenode replicates it.
+    /// Adds a datanode with a copy of the block's bytes (`addDatanode2ExistingPipeline`). At the end of a
+    /// block it adds none: the namenode replicates the block.
     async fn add_datanode(&self, work: &mut Work, stage: Stage) -> Result<()> {
         if stage == Stage::CloseRecovery {
             return Ok(());
@@ -283,7 +284,7 @@ impl Streamer {
             ErrorKind::Unavailable,
             format!(
                 "a failed datanode can't be replaced ({reason}), as \
-                 dfs.client.block.write.replace-datanode-on-failure.policy wants"
+                 dfs.client.block.write.replace-datanode-on-failure.policy requires"
             ),
         )
     }

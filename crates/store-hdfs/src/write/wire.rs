@@ -11,8 +11,8 @@ pub mod create_flag {
     pub const APPEND: u32 = 4;
 }
 
-/// `DatanodeInfoProto` of hdfs.proto: a place for a replica. The location in the network goes back
-/// to the namenode, which needs it to leave the datanode out.
+/// `DatanodeInfoProto` of hdfs.proto: a place for a replica. The location in the network goes back to the
+/// namenode, which needs it to exclude the datanode.
 #[derive(Clone, PartialEq, Message)]
 pub struct Target {
     #[prost(message, required, tag = "1")]
@@ -112,7 +112,7 @@ pub struct AppendRequest {
 
 #[derive(Clone, PartialEq, Message)]
 pub struct AppendResponse {
-    /// The last block, if it is to be filled.
+    /// The file's last block, which may be full.
     #[prost(message, optional, tag = "1")]
     pub block: Option<TargetedBlock>,
     #[prost(message, optional, tag = "2")]
@@ -296,7 +296,7 @@ pub struct OpTransferBlock {
     pub target_storage_ids: Vec<String>,
 }
 
-/// A pipeline's word on one packet.
+/// A pipeline's acknowledgement of one packet.
 #[derive(Clone, PartialEq, Message)]
 pub struct PipelineAck {
     #[prost(sint64, required, tag = "1")]
@@ -304,7 +304,7 @@ pub struct PipelineAck {
     /// The `status` of each datanode, in the pipeline's order.
     #[prost(int32, repeated, packed = "false", tag = "2")]
     pub replies: Vec<i32>,
-    /// The same in its lowest 4 bits, and more above.
+    /// The same status in the lowest 4 bits, and more above them.
     #[prost(uint32, repeated, packed = "true", tag = "4")]
     pub flags: Vec<u32>,
 }

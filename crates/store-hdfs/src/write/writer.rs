@@ -28,8 +28,8 @@ const PACKET_BYTES: usize = 64 << 10;
 /// each of which wakes every datanode and the client. A datanode has memory for a packet of each writer.
 const MOST_PACKET_BYTES: usize = 256 << 10;
 
-/// Time in which a dropped writer's file is closed in order: its pipeline is usually fine. After it,
-/// the namenode closes the file.
+/// Time limit for closing a dropped writer's file normally: its pipeline usually works. After that, the
+/// namenode closes the file.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The context of a store that writers need.
@@ -50,7 +50,7 @@ pub struct DatanodesWriter {
     runtime: Handle,
 }
 
-/// The parts that a dropped writer leaves to be closed.
+/// The parts that are still to be closed when the writer is dropped.
 struct Open {
     file: Arc<OpenFile>,
     line: Arc<Line>,
@@ -67,8 +67,7 @@ struct Open {
 }
 
 impl DatanodesWriter {
-    /// A writer for a file that `holder` has just opened. `last` is its last block if that isn't
-    /// full.
+    /// A writer for a file that `holder` has just opened, with its last block.
     pub fn new(
         context: Context,
         holder: &Arc<LeaseHolder>,
@@ -85,7 +84,7 @@ impl DatanodesWriter {
             most_packet_bytes: MOST_PACKET_BYTES,
             checksum: settings.checksum.clone(),
         };
-        // A file's last block comes with an append even if it is full.
+        // An append gets the file's last block even if that is full.
         let (full, partial) = match last {
             Some(last) if last.block.num_bytes >= block_bytes => (Some(last.block), None),
             other => (None, other),
@@ -120,8 +119,8 @@ impl DatanodesWriter {
         Self { open: Some(open), path: path.to_owned(), position: status.length, context, runtime }
     }
 
-    /// Closes the file as it was, for another way to write it.
-    pub async fn give_up(mut self) -> Result<()> {
+    /// Closes the file unchanged, so that the caller can write it in another way.
+    pub async fn close_unchanged(mut self) -> Result<()> {
         match self.open.take() {
             Some(mut open) => open.file.complete(open.previous.take()).await,
             None => Ok(()),
@@ -130,8 +129,8 @@ impl DatanodesWriter {
 }
 
 impl Open {
-    /// Takes all of `data`. Returns whether it has memory for bytes that datanodes don't have yet; if
-    /// not, the caller has to wait for them.
+    /// Accepts all of `data`. Returns whether it could reserve memory for the bytes. If not, the caller has
+    /// to wait until the datanodes have them.
     fn accept(&mut self, mut data: Bytes) -> bool {
         let memory = self.memory.reserve(data.len() as u64).map(Arc::new);
         while !data.is_empty() {
@@ -205,7 +204,7 @@ impl Drop for Open {
     }
 }
 
-/// Closes the file of a dropped writer, in order if that goes quickly. Otherwise, its namenode does.
+/// Closes the file of a dropped writer. If that fails, or takes too long, makes the namenode close it.
 async fn close_abandoned(mut open: Open) {
     let path = open.file.path.clone();
     match timeout(CLOSE_PATIENCE, open.close()).await {

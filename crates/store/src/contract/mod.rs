@@ -87,7 +87,7 @@ impl Fixture {
     }
 }
 
-/// The outcome of a run. Prints as one line of counts, then one line a failure.
+/// The outcome of a run. Prints as one line of counts, then one line per failure.
 #[derive(Debug, Clone)]
 pub struct Report {
     /// The tested store.

@@ -9,8 +9,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Permission of a directory for which the caller gives none.
 pub(super) const DEFAULT_PERMISSION: u32 = 0o755;
-/// Subdirectories whose names are kept a level while a tree is removed. Few enough for bounded
-/// memory, and enough that a directory isn't read from its start again for each.
+/// Names of subdirectories that are kept per level while a tree is removed. Few enough for bounded memory,
+/// and enough that a directory isn't read from its start again for each.
 const NAMES_A_LEVEL: usize = 256;
 
 /// An existing directory, made if it was missing.

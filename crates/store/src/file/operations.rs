@@ -106,8 +106,8 @@ impl Inner {
         };
         let Made { directory, changed } =
             directories::make(&self.root, &parent, directories::DEFAULT_PERMISSION)?;
-        // Now and not when the file is closed: another file in the new directories may be closed
-        // before it. An open file needs no second descriptor, either.
+        // The directories are synced now, not when the file is closed: another file in them may be closed
+        // first. And an open file needs no descriptor of its directory.
         changed.iter().try_for_each(sync_directory)?;
         let name = name_of(path)?;
         for _ in 0..CREATE_ATTEMPTS {

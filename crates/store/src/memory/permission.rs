@@ -22,9 +22,8 @@ pub(super) struct Access {
 }
 
 impl Access {
-    /// Whether `who`, if no superuser, has all of `wanted` ([`READ`], [`WRITE`], [`TRAVERSE`]). As
-    /// in POSIX, only the most exact class counts: the group's bit doesn't help an owner without
-    /// it.
+    /// Whether `who`, superusers aside, has all of `wanted` ([`READ`], [`WRITE`], [`TRAVERSE`]). As in POSIX,
+    /// only the most exact class counts: the group's bit doesn't help an owner without it.
     pub(super) fn allows(&self, who: &Principal, wanted: u32) -> bool {
         let shift = if *who.user == *self.owner {
             6

@@ -96,7 +96,7 @@ impl Tree {
         Ok((identity.into(), content))
     }
 
-    /// Length and bytes a block.
+    /// Length, and bytes per block.
     pub(super) fn file_size(&self, who: &Principal, path: &StorePath) -> Result<(u64, u64)> {
         let id = self.resolve(who, path)?;
         let file = self.file(id)?;

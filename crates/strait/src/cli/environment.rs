@@ -13,7 +13,7 @@ pub fn without_empty(command: Command) -> Command {
     command.mut_subcommands(without_empty)
 }
 
-/// The error, with the name of the variable that caused it, if it isn't the command line's.
+/// Names the variable that caused the error. An error of the command line stays as it is.
 pub fn naming_the_variable(error: Error, command: &mut Command) -> Error {
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.clone()),

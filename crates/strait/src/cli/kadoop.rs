@@ -38,8 +38,8 @@ pub struct Namenode {
     /// Refuse new files with smaller blocks.
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 20)]
     pub min_block_size: u32,
-    /// Replicas on disk that make bytes durable: with fewer, syncing and closing a file fail. New
-    /// files have at least so many replicas. A file may demand more, and not more than it has replicas.
+    /// Replicas on disk that make bytes durable: with fewer, syncing and closing a file fail. New files have
+    /// at least so many replicas. A file may demand more, up to its number of replicas.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=512))]
     pub min_replicas: u16,
     /// Write a record of each operation on a name, allowed or not, into this file, with the keys
@@ -52,16 +52,16 @@ pub struct Namenode {
 
 #[derive(Debug, Args)]
 pub struct Datanode {
-    /// Where replicas lie, one directory a disk; made if missing.
+    /// Where replicas lie, one directory per disk; made if missing.
     #[arg(long, value_name = "DIR[,DIR...]", required = true, value_delimiter = ',')]
     pub data: Vec<PathBuf>,
-    /// The namenode, where clients call it.
+    /// The namenode's address for clients.
     #[arg(long, value_name = "HOST:PORT", value_parser = host_and_port)]
     pub namenode: String,
     /// Where to listen [default: this host's address on the way to the namenode, port 9093].
     #[arg(long, value_name = "ADDR", value_parser = resolve)]
     pub listen: Option<SocketAddr>,
-    /// Where others reach it, if that isn't where it listens.
+    /// The address at which others reach it, if that isn't --listen.
     #[arg(long, value_name = "ADDR", value_parser = resolve)]
     pub advertise: Option<SocketAddr>,
     /// The cluster's key: the namenode's file, copied.
@@ -124,10 +124,10 @@ pub struct Rebalance {
     /// How far from the mean a datanode may be, in percent of its capacity.
     #[arg(long, value_name = "PERCENT", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub threshold: u32,
-    /// Return at once; `datanodes` tells how far it is.
+    /// Return at once; `datanodes` shows the progress.
     #[arg(long)]
     pub no_wait: bool,
-    /// End one that is under way.
+    /// End a rebalance that is under way.
     #[arg(long, conflicts_with_all = ["threshold", "no_wait"])]
     pub stop: bool,
 }
@@ -140,9 +140,9 @@ pub struct KadoopLog {
 
 #[derive(Debug, Subcommand)]
 pub enum KadoopLogAction {
-    /// Print every record of the log, one transaction a line
+    /// Print every record of the log, one transaction per line
     Dump {
-        /// The namenode's --data; one that runs isn't disturbed.
+        /// The namenode's --data. A running namenode isn't disturbed.
         #[arg(value_name = "DIR")]
         directory: PathBuf,
     },

@@ -12,8 +12,8 @@ const MAX_SOFT_SECONDS: u64 = 86_400;
 
 #[derive(Debug, Args)]
 pub struct Mount {
-    /// Keep files whose names match as PLFS containers: any number of programs and hosts write them at
-    /// any place. A pattern with a slash is compared with the path below DIR. Repeatable.
+    /// Store files whose names match as PLFS containers: any number of programs and hosts write them at any
+    /// place. A pattern with a slash is compared with the path below DIR. Repeatable.
     #[arg(long, value_name = "PATTERN")]
     pub plfs: Vec<String>,
     /// Let every user of this host use the mount, as themselves; only with a credential that may act
@@ -27,10 +27,10 @@ pub struct Mount {
     #[arg(long, value_name = "SECONDS", default_value_t = 60,
           value_parser = clap::value_parser!(u64).range(1..=MAX_SOFT_SECONDS))]
     pub soft: u64,
-    /// Wait for a store that is away as long as it takes; its programs can't be killed meanwhile.
+    /// Wait without limit for a store that is away. Programs that use it can't be killed meanwhile.
     #[arg(long, conflicts_with = "soft")]
     pub hard: bool,
-    /// Let the kernel use names and attributes for this long: later changes by others show later.
+    /// Let the kernel cache names and attributes for this long. It shows changes by others this much later.
     #[arg(long, value_name = "SECONDS", default_value_t = 1,
           value_parser = clap::value_parser!(u64).range(0..=MAX_LIFETIME_SECONDS))]
     pub attr_cache: u64,

@@ -16,12 +16,12 @@ pub enum Launcher {
     Slurm,
 }
 
-/// Where large files are cut.
+/// How large files are cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Split {
-    /// At the ends of the store's blocks or chunks.
+    /// Into the store's blocks or chunks.
     Chunk,
-    /// Each so many bytes.
+    /// Into pieces of so many bytes.
     Size(u64),
 }
 
@@ -69,8 +69,8 @@ pub struct Run {
     /// that the stores name].
     #[arg(long = "host", value_name = "HOST")]
     pub hosts: Vec<String>,
-    /// Cut files at the ends of their blocks or chunks, or each SIZE bytes (64M): each piece is the input
-    /// of one command, with whole records. Compressed files aren't cut.
+    /// Cut files into their blocks or chunks, or into pieces of SIZE bytes (64M). Each piece is the input of
+    /// one command, with whole records. Compressed files aren't cut.
     #[arg(long, value_name = "chunk|SIZE", value_parser = split)]
     pub split: Option<Split>,
     /// What a cut keeps whole: lines, nul (records that end with a NUL), a number of bytes, or bytes.
@@ -87,8 +87,8 @@ pub struct Run {
     /// Let `strait` in the commands use the login, too.
     #[arg(long)]
     pub lend_to_commands: bool,
-    /// Begin commands that run twice as long as half of the others a second time elsewhere, at most a
-    /// tenth of all. The first that succeeds counts.
+    /// If a command runs for twice the median of the others, begin it a second time elsewhere (a tenth of all
+    /// at most). The first that succeeds counts.
     #[arg(long)]
     pub duplicate_stragglers: bool,
     /// Commands at once on each host [default: its processors].
@@ -100,11 +100,11 @@ pub struct Run {
     /// Begin each line of output with its input's URI and a tab.
     #[arg(long)]
     pub tag: bool,
-    /// Run a command that fails again, until it has run this often.
+    /// Run a command that fails again, up to this many times in all.
     #[arg(long, value_name = "NUMBER", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=100))]
     pub retries: u32,
-    /// End a command that runs longer than this; it has failed.
+    /// End a command that runs longer than this, and count it as failed.
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=super::MAX_TIMEOUT_SECONDS))]
     pub command_timeout: Option<u64>,
     /// Add a line for each command that ended to this file, in GNU parallel's format.

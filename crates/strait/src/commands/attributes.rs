@@ -55,7 +55,7 @@ async fn each(
         let top = async {
             let place = context.place(uri).await?;
             let status = place.stat().await?;
-            // Before its entries: the new rights may be the ones that give access.
+            // The directory first: access to its entries may need the new rights.
             set(&place, &status, &change, operation, &mut out).await?;
             Ok((place, status))
         };

@@ -24,7 +24,7 @@ pub async fn mkdir(context: &Context, mkdir: Mkdir) -> Result<(), Failure> {
     tally.finish()
 }
 
-/// The store's own mkdirs is `mkdir -p`; without -p there are more errors.
+/// The store's mkdirs does what `mkdir -p` does. Without -p, these cases are errors.
 async fn check_new(place: &Place) -> Result<(), Failure> {
     let refuse = |kind, why: String| Err(Failure::at(kind, "mkdir", &place.path, why));
     if place.find().await?.is_some() {

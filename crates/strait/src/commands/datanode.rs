@@ -79,7 +79,7 @@ pub async fn failed(server: &DatanodeServer) -> Failure {
     while !server.has_failed() {
         tokio::time::sleep(LOOK).await;
     }
-    Failure::other("the datanode failed: no data directory of it works, or a defect showed; see the log")
+    Failure::other("the datanode failed: none of its data directories works, or it has a defect; see the log")
 }
 
 /// This host's address on the route to the namenode.

@@ -19,7 +19,7 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Names of the columns.
 const COLUMNS: [&str; 8] = ["DATANODE", "ADDRESS", "HOST", "RACK", "STATE", "SERVICE", "CAPACITY", "USED"];
 
-/// Prints one line a datanode that has ever joined or is refused, the reasons for refusals, and one
+/// Prints one line for each datanode that has ever joined or is refused, the reasons for refusals, and one
 /// line on the last rebalance.
 pub async fn datanodes(context: &Context, of: Datanodes) -> Result<(), Failure> {
     let cluster = context.cluster("datanodes", &of.uri).await?;
@@ -58,7 +58,7 @@ pub async fn datanodes(context: &Context, of: Datanodes) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Takes up datanodes that are refused for their history.
+/// Admits datanodes that the namenode refuses because of their history.
 pub async fn admit(context: &Context, flags: Admit) -> Result<(), Failure> {
     let Some((uri, named @ [_, ..])) = flags.operands.split_last() else {
         return Err(Failure::usage(
@@ -252,7 +252,9 @@ fn service(standing: Standing) -> String {
         Standing::Decommissioning { chunks: Some(chunks) } => {
             format!("decommissioning, needed for {chunks} chunks")
         }
-        Standing::Decommissioning { chunks: None } => "decommissioning, not heard yet".to_owned(),
+        Standing::Decommissioning { chunks: None } => {
+            "decommissioning, its chunks not yet counted".to_owned()
+        }
     }
 }
 

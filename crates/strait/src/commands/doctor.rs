@@ -39,7 +39,7 @@ struct Report {
     failed: usize,
 }
 
-/// Checks the store of a URI. Prints one line a check.
+/// Checks the store of a URI. Prints one line for each check.
 pub async fn doctor(context: &Context, doctor: Doctor) -> Result<(), Failure> {
     let text = context.absolute(&doctor.uri)?.into_owned();
     let uri = context.uri(&text)?;
@@ -195,7 +195,7 @@ fn skew(modified_ms: i64, began_ms: i64, ended_ms: i64) -> Verdict {
     }
 }
 
-/// An error, with the remedy of its kind. Messages have their own, more exact ones.
+/// An error, with the remedy for its kind. The message may have a more exact one.
 fn refused(failure: &Failure) -> Verdict {
     let kind = match failure {
         Failure::Error(error) => error.kind(),

@@ -180,7 +180,7 @@ impl Download {
                     entries.push((place.at(path), entry, local));
                 }
                 None => {
-                    let why = format!("not a name that can be asked for: {:?}", entry.path);
+                    let why = format!("the store lists an invalid name: {:?}", entry.path);
                     tally.add(Err(Failure::at(ErrorKind::InvalidArgument, "get", &place.path, why)))?;
                 }
             }
@@ -209,7 +209,7 @@ impl Download {
         };
         let temporary = directory.join(self.leftovers.name("get")?);
         let reader = place.fs.open(&place.who, &place.path).await?;
-        // The narrower of these bits and the umask, from the beginning.
+        // From the beginning, the file has at most these bits, less the umask.
         let bits = if place.fs.capabilities().permissions { status.permission & 0o777 } else { 0o666 };
         let file = OpenOptions::new().write(true).create_new(true).mode(bits).open(&temporary);
         let file = file.map_err(|error| Failure::local(error, "write", &local))?;
@@ -282,7 +282,7 @@ fn rename(temporary: &Path, local: &Path, replace: bool) -> Result<(), Failure> 
     match renameat_with(CWD, temporary, CWD, local, flags) {
         Ok(()) => Ok(()),
         Err(Errno::EXIST) => Err(already_there(local)),
-        // A file system without the flag: only the check before protects an existing file.
+        // The file system doesn't know the flag. Only the earlier check protects an existing file.
         Err(Errno::INVAL | Errno::NOSYS) if !replace => {
             fs::rename(temporary, local).map_err(|error| Failure::local(error, "write", local))
         }

@@ -130,7 +130,7 @@ impl Check {
         let mut blocks = locate().await?;
         let mut settling = false;
         if !is_whole(&blocks, status.length) {
-            // A store that can't tell knows all its replicas.
+            // A store that doesn't report its status knows all its replicas.
             settling = place.fs.status(&place.who).await.is_ok_and(|status| status.settling);
             if !settling {
                 // It may have been settling while it located the blocks.
@@ -297,7 +297,7 @@ impl Found {
         }
         let verdict = match (unknown, missing) {
             (0, 0) if damaged > 0 => "DAMAGED",
-            (0, 0) if failed || unread > 0 => "not known (not all could be looked at)",
+            (0, 0) if failed || unread > 0 => "not known (some files couldn't be checked)",
             (0, 0) if too_few > 0 => "UNDER-REPLICATED",
             (0, 0) => "healthy",
             (0, _) => "CORRUPT",

@@ -23,7 +23,7 @@ pub fn load(path: &Path) -> Result<Key, Failure> {
     Key::load(path).map_err(failed)
 }
 
-/// The same; makes a new key if there is no file.
+/// As [`load`], but makes a new key if there is no file.
 pub fn load_or_make(path: &Path) -> Result<Key, Failure> {
     if path.exists() {
         return load(path);

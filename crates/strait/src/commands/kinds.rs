@@ -7,8 +7,8 @@ use crate::output::Output;
 use serde_json::Value;
 use strait_store::{Capabilities, Scheme};
 
-/// Prints one line a kind: its scheme, the form of its URIs, its capabilities; then the same for
-/// the named stores, as they are now.
+/// Prints one line for each kind: its scheme, the form of its URIs, its capabilities; then the same for the
+/// named stores, as they are now.
 pub async fn stores(context: &Context, stores: Stores) -> Result<(), Failure> {
     let mut out = context.output();
     if stores.uris.is_empty() {
@@ -29,7 +29,7 @@ pub async fn stores(context: &Context, stores: Stores) -> Result<(), Failure> {
     tally.finish()
 }
 
-/// Without capabilities, only the server or the library of one store tells them.
+/// `capabilities` is none if they depend on a store's server or library.
 fn tell(
     out: &mut Output,
     json: bool,
@@ -46,7 +46,7 @@ fn tell(
         return out.object([("scheme", scheme.into()), ("uri", uri.into()), ("capabilities", has)]);
     }
     let has = match has {
-        None => format!("as each server or library has it; see `strait stores {uri}`"),
+        None => format!("it depends on the server or library; see `strait stores {uri}`"),
         Some(has) if has.is_empty() => "create, read, rename, remove".to_owned(),
         Some(has) => has.join(" "),
     };

@@ -60,7 +60,7 @@ impl Lister {
             let entry = entry?;
             if self.how.unsorted {
                 self.print(std::slice::from_ref(&entry))?;
-                if self.how.recursive && is_gone_into(&entry) {
+                if self.how.recursive && is_entered(&entry) {
                     directories.push(entry.path);
                 }
             } else {
@@ -69,7 +69,7 @@ impl Lister {
         }
         self.sort(&mut entries);
         self.print(&entries)?;
-        directories.extend(entries.into_iter().filter(is_gone_into).map(|entry| entry.path));
+        directories.extend(entries.into_iter().filter(is_entered).map(|entry| entry.path));
         Ok(directories)
     }
 
@@ -131,6 +131,6 @@ impl Lister {
 }
 
 /// Lists a link to a directory without entering it, as ls(1) does: it could lead in circles.
-fn is_gone_into(entry: &FileStatus) -> bool {
+fn is_entered(entry: &FileStatus) -> bool {
     entry.is_directory() && !entry.link
 }

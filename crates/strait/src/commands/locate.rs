@@ -7,7 +7,7 @@ use crate::format;
 use crate::output::Output;
 use serde_json::Value;
 
-/// Prints one line a block: path, offset, length, hosts.
+/// Prints one line for each block: path, offset, length, hosts.
 pub async fn locate(context: &Context, operands: Operands) -> Result<(), Failure> {
     let mut out = context.output();
     let mut tally = context.tally();
@@ -41,7 +41,7 @@ async fn blocks(place: &Place, json: bool, out: &mut Output) -> Result<(), Failu
     Ok(())
 }
 
-/// Prints one line a file: path, algorithm, value.
+/// Prints one line for each file: path, algorithm, value.
 pub async fn checksum(context: &Context, operands: Operands) -> Result<(), Failure> {
     let mut out = context.output();
     let mut tally = context.tally();
@@ -66,7 +66,7 @@ pub async fn checksum(context: &Context, operands: Operands) -> Result<(), Failu
     tally.finish()
 }
 
-/// Prints one line a store: its URI, capacity, used, remaining.
+/// Prints one line for each store: its URI, capacity, used, remaining.
 pub async fn df(context: &Context, df: Df) -> Result<(), Failure> {
     let mut out = context.output();
     let mut tally = context.tally();

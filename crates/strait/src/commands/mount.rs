@@ -13,9 +13,9 @@ use std::time::Duration;
 use strait_mount::{Identity, Mount, Options, Patience, Pattern, Settings};
 use strait_store::ErrorKind;
 
-/// The background process tells on its standard output that the store is mounted.
+/// The background process prints this on standard output when the store is mounted.
 const MOUNTED: &[u8] = b"mounted\n";
-/// Time between two looks whether umount(8) ended the mount.
+/// Time between two checks whether umount(8) has ended the mount.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Mounts, and serves until a signal or umount(8) ends it.
@@ -74,7 +74,7 @@ fn options(context: &Context, place: &Place, flags: &Flags) -> Result<Options, F
     Ok(Options { source, allow_other: flags.allow_other, settings })
 }
 
-/// Why a directory can't be mounted on, with the remedy.
+/// The error for a directory that can't be mounted on, with the remedy.
 fn cannot(error: io::Error, flags: &Flags) -> Failure {
     let remedy = match error.kind() {
         io::ErrorKind::NotFound if error.to_string().contains("/dev/fuse") => {
@@ -96,7 +96,7 @@ fn cannot(error: io::Error, flags: &Flags) -> Failure {
     }
 }
 
-/// Tells that the store is mounted: a person, the process in the foreground, or systemd.
+/// Reports that the store is mounted: to a person, to the process in the foreground, and to systemd.
 fn tell(mount: &Mount, flags: &Flags) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     if flags.background {
@@ -126,7 +126,7 @@ fn detach(flags: &Flags) -> io::Result<()> {
     rustix::stdio::dup2_stderr(&log)?;
     // It fails if this process leads a session already, which is as good.
     let _ = rustix::process::setsid();
-    // The directory where it began may be unmounted some day.
+    // The process mustn't keep the file system of its first directory busy.
     std::env::set_current_dir("/")
 }
 
@@ -134,7 +134,7 @@ fn detach(flags: &Flags) -> io::Result<()> {
 fn in_background(flags: &Flags) -> Result<(), Failure> {
     let failed = |error: io::Error| Failure::other(format!("starting the background process: {error}"));
     if let Some(file) = &flags.log_file {
-        // The user should learn now that it can't be written.
+        // If it can't be written, the user should learn that now.
         let opened = OpenOptions::new().create(true).append(true).open(file);
         opened.map_err(|error| Failure::local(error, "write the log", file))?;
     }
@@ -142,7 +142,7 @@ fn in_background(flags: &Flags) -> Result<(), Failure> {
     if let Some(Ok(translated)) = crate::cli::by_mount(&arguments) {
         arguments = translated;
     }
-    // At the end, it could be one of the operands.
+    // At the end it could be taken for an operand.
     let at = arguments.iter().position(|argument| argument == "--daemon").unwrap_or(arguments.len());
     arguments.insert(at, "--background".into());
     let mut command = Command::new("/proc/self/exe");
@@ -154,7 +154,7 @@ fn in_background(flags: &Flags) -> Result<(), Failure> {
     if mounted {
         return Ok(());
     }
-    // Its own message, and its exit code.
+    // Pass on the background process's message and exit code.
     if let Some(mut errors) = child.stderr.take() {
         let _ = io::copy(&mut errors, &mut io::stderr());
     }

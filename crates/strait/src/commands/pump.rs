@@ -83,7 +83,7 @@ pub async fn part_out_of_store<W: Write + Send + 'static>(
         Ok(written) => written.map_err(describe),
         Err(error) => Err(Failure::other(format!("writing {path}: {error}"))),
     };
-    // A failed write is the cause of the end of reading, so it takes precedence.
+    // A failed write also ends the reading, so its error comes first.
     let sink = written?;
     read.map(|()| sink)
 }

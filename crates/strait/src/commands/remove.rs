@@ -72,13 +72,13 @@ async fn one(place: &Place, rm: &Rm, out: &mut Output) -> Result<(), Failure> {
     }
 }
 
-/// Whether a store may answer this for a link, which stat follows.
+/// Whether stat, which follows links, may fail like this at a link.
 fn is_of_link(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied)
 }
 
-/// Removes the remains of killed `put`s at a place and beneath; on this host's own files those of `get`,
-/// too. It reports how many it left since they are too young.
+/// Removes the temporary files of killed `put`s at a place and beneath it; on this host those of `get`s, too.
+/// Reports how many it left because they are too young.
 async fn sweep(context: &Context, place: &Place, tally: &mut Tally, out: &mut Output) -> Result<(), Failure> {
     let local = place.store.starts_with("file:");
     let is_leftover = |name: &str| is_unfinished_put(name) || local && is_unfinished_get(name);

@@ -28,7 +28,7 @@ const NOBODY: &str = "nobody";
 const EXPIRES_SOON: Duration = Duration::from_secs(14 * DAY_SECONDS);
 const DAY_SECONDS: u64 = 86_400;
 const HOUR_SECONDS: u64 = 3_600;
-/// How often the gateway looks whether its certificate is another one.
+/// Time between two checks whether the certificate's file has changed.
 const CERTIFICATE_LOOK: Duration = Duration::from_secs(1);
 
 /// Serves the named stores.
@@ -161,7 +161,7 @@ fn start_block(address: SocketAddr, told: &str) -> io::Result<()> {
 pub(super) fn demand_free(address: SocketAddr) -> Result<(), Failure> {
     let bind = || {
         let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-        // As the gateway's own: connections of an earlier process don't block it.
+        // As for the gateway's own socket: an earlier process's connections don't block it.
         socket.set_reuseaddr(true)?;
         socket.bind(address)
     };
@@ -327,7 +327,7 @@ fn certificate_warning(end: &str) -> String {
     format!("the TLS certificate {end}; put another in its place, and the gateway rereads it")
 }
 
-/// The warning about revocation lists of which one is out of date.
+/// The warning that a revocation list has expired.
 fn lists_warning(end: Option<SystemTime>, now: SystemTime) -> Option<String> {
     let end = end.filter(|end| *end < now)?;
     let date = chrono::DateTime::<chrono::Utc>::from(end).format("%Y-%m-%d %H:%M UTC");
@@ -360,7 +360,7 @@ async fn watch_certificate(tls: Arc<Tls>) {
     }
 }
 
-/// The certificate's expiry or later beginning as text, and whether it needs action.
+/// The certificate's expiry as text (or its start, if that lies ahead), and whether the operator has to act.
 fn certificate_end(certificate: &CertificateFacts, now: SystemTime) -> (String, bool) {
     let utc = chrono::DateTime::<chrono::Utc>::from;
     if now < certificate.begins {

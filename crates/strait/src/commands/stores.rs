@@ -27,7 +27,7 @@ pub struct Opened {
 }
 
 impl Opened {
-    /// A warning if all of its files end with this process.
+    /// A warning if all of its files are lost when this process ends.
     pub fn forgetful(&self) -> Option<String> {
         let ConfiguredStore { name, uri, .. } = &self.store;
         uri.starts_with("memory:").then(|| {

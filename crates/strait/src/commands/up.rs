@@ -32,8 +32,7 @@ use strait_store_kadoop::KadoopStore;
 const DATANODES: usize = 3;
 /// Servers in this process, namenode and gateway included. They share its descriptors.
 const SERVERS: usize = DATANODES + 2;
-/// Least limit of open files for all servers. `tests/descriptors.rs` copies many small
-/// files with it.
+/// Least limit of open files for all servers. `tests/descriptors.rs` checks that it suffices.
 const MIN_DESCRIPTORS: usize = 256;
 /// There is one disk, so further replicas would only cost.
 const REPLICATION: u16 = 1;
@@ -73,7 +72,7 @@ pub async fn up(up: Up) -> Result<(), Failure> {
     demand_datanodes(up.min_replicas)?;
     warn_of_unknown_admins(&up)?;
     serve::demand_free(up.listening.listen)?;
-    // Before its servers take their parts.
+    // Before its servers divide the limit among themselves.
     demand_descriptors(raise_descriptor_limit())?;
     let data = up.data.display();
     let reading = || tracing::info!("the cluster in {data} is still being read; serving begins afterwards");
@@ -131,7 +130,7 @@ fn demand_descriptors(limit: usize) -> Result<(), Failure> {
 fn demand_datanodes(min_replicas: u16) -> Result<(), Failure> {
     match usize::from(min_replicas) > DATANODES {
         true => Err(Failure::usage(format!(
-            "--min-replicas {min_replicas}: `strait up` has {DATANODES} datanodes, so {DATANODES} is the most"
+            "--min-replicas {min_replicas}: `strait up` has {DATANODES} datanodes, so {DATANODES} is the maximum"
         ))),
         false => Ok(()),
     }
@@ -214,7 +213,7 @@ impl Cluster {
         format!("  data     {data}, in a namenode and {DATANODES} datanodes; their key is {key}\n")
     }
 
-    /// The counts of all of them.
+    /// The metrics of all servers.
     fn numbers(&self) -> metrics::Write {
         let namenode = self.namenode.numbers();
         let datanodes: Vec<DatanodeNumbers> = self.datanodes.iter().map(DatanodeServer::numbers).collect();
@@ -302,7 +301,7 @@ fn refuse_others(data: &Path) -> io::Result<Result<(), Failure>> {
             Role::Datanode => ("datanode", "strait datanode --data"),
         };
         let why = format!(
-            "it is the directory of a {role} alone; `{command} {}` serves it; else name another --data",
+            "it is the directory of a single {role}; serve it with `{command} {}`, or name another --data",
             data.display()
         );
         return Ok(Err(Failure::at(ErrorKind::InvalidArgument, "use", data.display(), why)));

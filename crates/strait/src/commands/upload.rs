@@ -19,7 +19,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use strait_store::{CreateOptions, Error, ErrorKind, FileStatus, FileWriter, SetAttributes, StorePath};
 
-/// Tries to give a file its name, while a gateway can't tell whether the last one did.
+/// Tries to rename a file, as long as the outcome of the last try is unknown.
 const RENAMES: usize = 3;
 
 /// Copies each source into a store.
@@ -132,8 +132,8 @@ impl Upload {
         Ok(())
     }
 
-    /// Counts the bytes to copy, for the progress bar: a bar that only grows while directories are
-    /// found shows nothing.
+    /// Counts the bytes to copy, for the progress bar: a bar whose end moves while directories are found
+    /// shows nothing.
     async fn count(&self) {
         let sources: Vec<PathBuf> = self.put.operands.iter().map(|source| local_path(source)).collect();
         if !self.progress.is_shown() || !sources.iter().any(|source| source.is_dir()) {
@@ -235,7 +235,8 @@ impl Upload {
     ) -> Result<Copied, Failure> {
         self.check_free(&target).await?;
         let parent = target.path.parent().unwrap_or_else(|| target.path.clone());
-        // Where a file appears whole or not at all, and a rename would copy it, it needs no other name.
+        // If the store shows a file only when it is whole, and renames by copying, no temporary name is
+        // needed.
         let capabilities = target.fs.capabilities();
         let appears_whole = !capabilities.visible_while_written && !capabilities.atomic_rename;
         let temporary = target.at(parent).entry(&self.leftovers.name("put")?)?;
@@ -300,7 +301,7 @@ impl Upload {
         }
     }
 
-    /// Before anything is copied; the rename detects later changes.
+    /// Checks the target before anything is copied. The rename detects later changes.
     async fn check_free(&self, target: &Place) -> Result<(), Failure> {
         let refuse = |kind, why: &str| Err(Failure::at(kind, "put", &target.path, why));
         match target.find().await? {
@@ -336,7 +337,7 @@ impl Upload {
         Ok(bytes)
     }
 
-    /// Gives the file of so many bytes its name.
+    /// Renames the temporary file, which has so many bytes, to its target.
     async fn rename(&self, temporary: &Place, target: &Place, bytes: u64) -> Result<(), Failure> {
         let (fs, who) = (&target.fs, &target.who);
         let mut replace = self.put.copying.force;
@@ -354,14 +355,14 @@ impl Upload {
                 Ok(()) => return Ok(()),
                 Err(error) => error,
             };
-            // If the outcome of an earlier try is unknown, that one may have arrived late.
+            // If the outcome of an earlier try is unknown, that try may have succeeded meanwhile.
             let arrived_late = first.is_some() && failed.kind() == ErrorKind::NotFound;
             if failed.kind() != ErrorKind::OutcomeUnknown && !arrived_late {
                 return Err(Failure::naming(failed, "put", &target.path));
             }
             let failed = first.take().unwrap_or(failed);
-            // No other program uses the temporary name. While it is there, the rename hasn't happened,
-            // and a late one fails after another.
+            // No other program uses the temporary name. While it exists, no try has succeeded. After one has
+            // succeeded, an earlier one that arrives late fails.
             match (temporary.find().await, target.find().await) {
                 (Ok(None), Ok(Some(status))) if status.length == bytes => return Ok(()),
                 (Ok(Some(_)), _) if tries < RENAMES => first = Some(failed),

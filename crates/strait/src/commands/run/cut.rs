@@ -8,12 +8,12 @@ use strait_dispatch::Slice;
 use strait_dispatch::split::Edge;
 use strait_store::{Error, ErrorKind, FileReader, MAX_CHUNK_BYTES};
 
-/// Bytes of the first read that looks for a record's end, and of the largest: most records are short,
-/// and a long one shouldn't take a round trip for each of its kilobytes.
+/// Sizes of the first and of the largest read that look for a record's end. Most records are short; for a
+/// long one, larger reads save round trips.
 const FIRST_LOOK: usize = 64 << 10;
 const LONGEST_LOOK: usize = MAX_CHUNK_BYTES;
 
-/// The store's name for the file's contents, as text.
+/// The store's identity of the file's contents, in hexadecimal.
 pub fn identity(reader: &dyn FileReader) -> Option<String> {
     let mut text = String::new();
     for byte in reader.identity()? {
@@ -53,7 +53,7 @@ pub async fn range(
 async fn found(reader: &dyn FileReader, edge: Edge) -> Result<Option<u64>, Failure> {
     let (byte, mut from, until) = match edge {
         Edge::At(at) => return Ok(Some(at)),
-        Edge::Behind { byte, from, until } => (byte, from, until),
+        Edge::After { byte, from, until } => (byte, from, until),
     };
     let mut look = FIRST_LOOK;
     while from < until {

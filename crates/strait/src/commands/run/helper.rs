@@ -1,7 +1,7 @@
-//! The helper of one host: runs jobs that come on standard input, and tells of them on standard output.
+//! The helper of one host: runs the jobs that it reads from standard input, and reports on standard output.
 //!
-//! Everything of a job ends with the helper: at the end of its input it kills the process groups of
-//! its commands, and removes their copies and the shipped files.
+//! Nothing of a job outlives the helper: when its input ends, it kills the process groups of its commands,
+//! and removes their copies and the shipped files.
 
 use super::cut;
 use super::shipping::Hold;
@@ -33,7 +33,7 @@ use tokio::process::{Child, Command};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
 
-/// Frames between jobs and standard output: a slow dispatcher makes the commands wait.
+/// Frames queued for standard output. If the dispatcher is slow, the commands wait.
 const QUEUED_FRAMES: usize = 16;
 
 /// Stands for the path of the input's copy in a command's arguments.
@@ -80,7 +80,7 @@ pub async fn helper(context: &Context) -> Result<(), Failure> {
 
 /// The files of the setup.
 enum Arriving {
-    /// None were announced, or none are wanted.
+    /// None were announced, or receiving them failed.
     Nothing,
     /// Some are still to come.
     Files(Hold),
@@ -88,19 +88,20 @@ enum Arriving {
     Whole(Arc<Hold>),
 }
 
-/// Messages of the dispatcher so far.
+/// The helper's state between messages of the dispatcher.
 struct Desk<'a> {
     context: &'a Context,
     to: mpsc::Sender<Frame>,
     hold: Arriving,
-    /// By job: its serial number, and the end of it if this is dropped.
+    /// By job: its serial number, and a sender that cancels the job when it is dropped.
     cancels: HashMap<u32, (u64, oneshot::Sender<()>)>,
-    /// Jobs begun. The dispatcher may begin one again before its first end is noticed here.
+    /// Number of jobs begun; the serial number of the latest. The dispatcher may begin a job again before the
+    /// helper notices its first end.
     begun: u64,
 }
 
 impl<'a> Desk<'a> {
-    /// Does what a frame says. Returns the job to be run, if it is one.
+    /// Handles a frame. If it is a job, returns the future that runs it.
     async fn received(&mut self, frame: Frame) -> Option<LocalBoxFuture<'a, (u32, u64)>> {
         match frame {
             Frame::Setup(setup) => {
@@ -136,7 +137,7 @@ impl<'a> Desk<'a> {
         }
     }
 
-    /// Tells that all has come, or failed.
+    /// Reports that all files have arrived (`Ok(true)`), or that they failed.
     async fn answer(&mut self, done: Result<bool, Failure>) {
         let failure = match done {
             Ok(false) => return,
@@ -160,7 +161,7 @@ impl<'a> Desk<'a> {
         self.write(0, &[])
     }
 
-    /// Whether it was the last of all bytes, and their digests are right.
+    /// Stores bytes of a file. After the last one it checks the digests, and returns true.
     fn write(&mut self, file: usize, bytes: &[u8]) -> Result<bool, Failure> {
         match std::mem::replace(&mut self.hold, Arriving::Nothing) {
             Arriving::Files(mut hold) => {
@@ -176,14 +177,14 @@ impl<'a> Desk<'a> {
             }
             other => {
                 self.hold = other;
-                // Of files that failed already.
+                // Receiving the files failed earlier.
                 Ok(false)
             }
         }
     }
 }
 
-/// Runs one job to its end, and tells how it ended.
+/// Runs one job to its end, and reports how it ended.
 async fn run(
     context: &Context,
     id: u32,
@@ -195,7 +196,7 @@ async fn run(
     let attempt = async {
         tokio::select! {
             exit = attempt(context, id, &job, hold.as_deref(), &to) => exit,
-            _ = cancelled => Err(Failure::other("another command was sooner")),
+            _ = cancelled => Err(Failure::other("another host finished this input first")),
         }
     };
     let exit = attempt.await.unwrap_or_else(|failure| Exit {
@@ -285,8 +286,8 @@ async fn tell<F: Future<Output = Result<(), mpsc::error::SendError<Frame>>>>(
     }
 }
 
-/// What a command may want to know of its input. The names with small letters are those of Hadoop's
-/// Streaming, whose mappers run as they are.
+/// The variables that describe its input to a command. Those in lower case are the ones of Hadoop Streaming,
+/// whose mappers run unchanged.
 fn environment(job: &Job, range: &Range<u64>) -> Vec<(&'static str, String)> {
     let split = job.slice.as_ref().map_or(range.clone(), |slice| slice.start..slice.end);
     vec![
@@ -315,7 +316,7 @@ impl Copy {
             .permissions(Permissions::from_mode(0o700))
             .tempdir()
             .map_err(|error| Failure::local(error, "make a directory in", &std::env::temp_dir()))?;
-        // Encoded names have bytes that aren't UTF-8, which the command's words can't have.
+        // An encoded name stands for bytes that aren't UTF-8. The command's arguments are UTF-8.
         let name = place.path.name();
         let is_plain = encoding::decode(name).is_some_and(|bytes| *bytes == *name.as_bytes());
         let name = if is_plain { name } else { "input" };
@@ -332,7 +333,7 @@ impl Copy {
     }
 }
 
-/// A command and its descendants, which end with it if it is dropped early.
+/// A command and its process group. If this is dropped before the command ends, the group is killed.
 struct Group {
     child: Child,
     group: Option<Pid>,
@@ -387,7 +388,7 @@ impl Group {
 
     async fn wait(&mut self) -> Result<std::process::ExitStatus, Failure> {
         let status = self.child.wait().await;
-        // Its id may be another's from now on.
+        // From now on, another process may have its id.
         self.group = None;
         status.map_err(|error| Failure::other(format!("waiting for the command: {error}")))
     }

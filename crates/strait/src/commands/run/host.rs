@@ -17,19 +17,20 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::timeout;
 
-/// Time for connecting, for sending the program if the host lacks it, and for the helper's first word.
-/// Then for each piece of a shipped file, and for the answer when all are there.
+/// Time limit for starting a helper: to connect, to send the program if the host lacks it, and to receive the
+/// helper's first message. Then the limit for each piece of a shipped file, and for the helper's answer after
+/// the last piece.
 const START_PATIENCE: Duration = Duration::from_secs(120);
-/// Time for the rest of a helper's standard error, and the lines of it that are kept.
+/// Time limit for each further line of an ended helper's standard error, and the number of lines kept.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 const LAST_LINES: usize = 5;
 /// The helper's answer about its program: it is there, or has to be sent.
 const HAS_PROGRAM: u8 = b'H';
 const NEEDS_PROGRAM: u8 = b'N';
 
-/// What a host tells.
+/// An event on a host.
 pub enum Event {
-    /// It takes so many jobs at once.
+    /// Its helper takes jobs. The host has so many processors.
     Ready(usize),
     /// A job's output or end.
     Frame(Frame),
@@ -37,8 +38,8 @@ pub enum Event {
     Gone(String),
 }
 
-/// Starts the helper of `host`, sends it the frames of `jobs`, and tells `events` of it. Ends, with the
-/// helper, when `jobs` ends.
+/// Starts the helper of `host`, sends it the frames of `jobs`, and reports to `events`. When `jobs` ends, it
+/// ends the helper and returns.
 pub async fn serve(
     launch: Arc<Launch>,
     number: usize,
@@ -48,15 +49,16 @@ pub async fn serve(
     events: mpsc::Sender<(usize, Event)>,
 ) {
     let started = async {
-        // Nobody closes it. A queue of the cluster's own is no reason for others to wait.
+        // The semaphore is never closed. A helper in Slurm's queue takes no turn, so that others needn't wait
+        // for it.
         let _turn = if launch.waits_in_queue() { None } else { turns.acquire().await.ok() };
         let starting = Helper::start(&launch, &host);
         let started = match launch.waits_in_queue() {
             true => Ok(starting.await),
             false => timeout(START_PATIENCE, starting).await,
         };
-        let (mut helper, hello) =
-            started.map_err(|_| format!("no helper within {} s", START_PATIENCE.as_secs()))??;
+        let (mut helper, hello) = started
+            .map_err(|_| format!("its helper didn't start within {} s", START_PATIENCE.as_secs()))??;
         helper.set_up(&launch).await?;
         Ok::<_, String>((helper, hello))
     };
@@ -69,14 +71,14 @@ pub async fn serve(
         }
         Err(reason) => reason,
     };
-    // Without a receiver, nobody needs to know.
+    // Without a receiver, the run is over.
     let _ = events.send((number, Event::Gone(reason))).await;
 }
 
 struct Helper {
     child: Child,
-    /// At the end it has to be told to end.
-    is_told: bool,
+    /// It gets SIGTERM at the end.
+    needs_term: bool,
     input: ChildStdin,
     output: Output,
     errors: Lines<BufReader<ChildStderr>>,
@@ -111,9 +113,10 @@ impl Helper {
     async fn start(launch: &Launch, host: &str) -> Result<(Self, Hello), String> {
         let mut command = launch.command(host);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        // A helper ends at the end of its input, and ends its commands. Killed, it couldn't.
+        // When its input ends, a helper ends its commands and exits. A killed helper would leave them
+        // running.
         command.kill_on_drop(launch.is_killed());
-        // A Ctrl-C is for this process, which ends the helpers.
+        // Ctrl-C reaches only this process, which then ends the helpers.
         command.process_group(0);
         let name = command.as_std().get_program().display().to_string();
         let mut child = command.spawn().map_err(|error| format!("{name} can't be started: {error}"))?;
@@ -124,11 +127,11 @@ impl Helper {
         };
         let errors = BufReader::new(errors).lines();
         let output = Output { from: output, frames: Frames::default() };
-        let is_told = launch.waits_in_queue();
-        let mut helper = Self { child, is_told, input, output, errors, said: VecDeque::new() };
+        let needs_term = launch.waits_in_queue();
+        let mut helper = Self { child, needs_term, input, output, errors, said: VecDeque::new() };
         match helper.greeted(launch).await {
             Ok(hello) if hello.version == VERSION => Ok((helper, hello)),
-            Ok(hello) => Err(format!("its strait is {}, and this is {VERSION}", hello.version)),
+            Ok(hello) => Err(format!("its strait has version {}, and this one {VERSION}", hello.version)),
             Err(reason) => Err(helper.last_words(reason).await),
         }
     }
@@ -169,7 +172,8 @@ impl Helper {
         }
     }
 
-    /// Sends a file, as many bytes as were announced: if it has changed, the digest tells.
+    /// Sends the announced number of the file's bytes. If the file has changed, the helper notices by the
+    /// digest.
     async fn ship(&mut self, number: u32, parcel: &Parcel) -> Result<(), String> {
         let failed = |error: io::Error| format!("shipping {}: {error}", parcel.path.display());
         let file = File::open(&parcel.path).await.map_err(failed)?;
@@ -183,7 +187,7 @@ impl Helper {
         }
         match file.limit() {
             0 => Ok(()),
-            _ => Err(format!("{} has become shorter while it was shipped", parcel.path.display())),
+            _ => Err(format!("{} became shorter while it was shipped", parcel.path.display())),
         }
     }
 
@@ -191,11 +195,11 @@ impl Helper {
         match timeout(START_PATIENCE, self.input.write_all(&frame.encode())).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => Err(self.last_words(format!("the connection failed: {error}")).await),
-            Err(_) => Err(format!("it took nothing for {} s", START_PATIENCE.as_secs())),
+            Err(_) => Err(format!("it accepted no data for {} s", START_PATIENCE.as_secs())),
         }
     }
 
-    /// What ssh or the helper wrote to standard error at its end, else `reason`.
+    /// The last lines that ssh or the helper wrote to standard error, or `reason` if there are none.
     async fn last_words(&mut self, reason: String) -> String {
         while let Ok(Ok(Some(line))) = timeout(LAST_WORDS, self.errors.next_line()).await {
             self.hear(&line);
@@ -247,10 +251,10 @@ impl Helper {
 
 impl Drop for Helper {
     fn drop(&mut self) {
-        if self.is_told
+        if self.needs_term
             && let Some(pid) = self.child.id().and_then(|id| Pid::from_raw(id as i32))
         {
-            // srun ends its step, or leaves the queue. Killed, it could do neither.
+            // At SIGTERM, srun ends its job step or leaves the queue. SIGKILL would prevent that.
             let _ = kill_process(pid, Signal::TERM);
         }
     }

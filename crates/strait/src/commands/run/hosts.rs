@@ -1,4 +1,4 @@
-//! The hosts that may run commands: those that stores name, or that the user names, or the nodes of a
+//! The hosts that may run commands: those that the stores name, those that the user names, or the nodes of a
 //! Slurm cluster. A hostile store may name anything.
 
 use crate::cli::{Launcher, Run};
@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::net::ToSocketAddrs;
 use std::process::{Command, Stdio};
 
-/// The host's name in the job log if commands run on this one, as GNU parallel writes it.
+/// This host's name in the job log, as in GNU parallel.
 const HERE: &str = ":";
 /// Longest host name (RFC 1035).
 const MAX_HOST_BYTES: usize = 253;
@@ -16,12 +16,12 @@ const MAX_HOST_BYTES: usize = 253;
 /// See the module.
 pub struct Hosts {
     names: Vec<String>,
-    /// None: several nodes have this name.
+    /// By name. None: several nodes have the name, or the host may not run commands.
     numbers: HashMap<String, Option<usize>>,
     kind: Kind,
     /// Patterns of hosts that may have the login; none if no store needs one.
     lend_to: Option<Vec<String>>,
-    /// Hosts that the stores name, and that may not have the login.
+    /// Hosts that the stores name, but that may not have the login.
     unlent: Vec<String>,
 }
 
@@ -31,12 +31,12 @@ enum Kind {
     Named,
     /// Hosts that stores name.
     OfStores,
-    /// Nodes, of which those are used that stores name.
+    /// Nodes of the cluster. Only those that the stores name are used.
     Nodes { names: Vec<String>, numbers: HashMap<String, Option<usize>> },
 }
 
 impl Hosts {
-    /// Without hosts of stores yet.
+    /// The hosts by the flags. [`number`](Self::number) adds those that the stores name.
     pub async fn of<'a>(
         context: &Context,
         flags: &Run,
@@ -59,7 +59,7 @@ impl Hosts {
         let mut numbers: HashMap<String, Option<usize>> =
             names.iter().cloned().zip((0..).map(Some)).collect();
         if flags.launcher == Launcher::Slurm && kind == Kind::Named {
-            // The user names nodes, and stores may name them otherwise.
+            // The stores may name the user's nodes differently.
             let (nodes, of_nodes) = ask_nodes().await?;
             let own = |node: Option<usize>| {
                 let node = nodes.get(node?)?;
@@ -72,7 +72,7 @@ impl Hosts {
         Ok(Self { names, numbers, kind, lend_to, unlent: Vec::new() })
     }
 
-    /// The number of a host that a store names.
+    /// The number of a host that a store names; none if it may not run commands.
     pub fn number(&mut self, name: &str, context: &Context) -> Option<usize> {
         if let Some(known) = self.numbers.get(name) {
             return *known;
@@ -81,7 +81,9 @@ impl Hosts {
             Kind::Named => return None,
             Kind::Nodes { names, numbers } => names[(*numbers.get(name)?)?].clone(),
             Kind::OfStores if !is_host(name) => {
-                context.messages().warn(&format!("the store names {name:?} as a host, which can't be one"));
+                context
+                    .messages()
+                    .warn(&format!("the store names the host {name:?}, which isn't a valid host name"));
                 self.numbers.insert(name.to_owned(), None);
                 return None;
             }
@@ -94,7 +96,7 @@ impl Hosts {
             self.numbers.insert(name, None);
             return None;
         }
-        // A node may have been found by another of its names.
+        // The node may already be known by another of its names.
         let number = self.names.iter().position(|known| *known == name).unwrap_or(self.names.len());
         if number == self.names.len() {
             self.names.push(name.clone());
@@ -106,14 +108,14 @@ impl Hosts {
     /// All hosts.
     ///
     /// # Errors
-    /// There is none, and some are needed.
+    /// Hosts are needed, and there are none.
     pub fn names(self, are_needed: bool) -> Result<Vec<String>, Failure> {
         if !self.names.is_empty() || !are_needed {
             return Ok(self.names);
         }
         let why = match (self.unlent.first(), &self.kind) {
             (Some(host), _) => format!(
-                "the store needs a login, and none of its hosts may have it, as {host}; choose hosts with \
+                "the store needs a login, which none of its hosts may get (one is {host}); choose hosts with \
                  --lend-to or --host"
             ),
             (None, Kind::Nodes { .. }) => {
@@ -129,14 +131,14 @@ impl Hosts {
     }
 }
 
-/// Whether ssh or srun may be given this as a host: a name or an address, and nothing that reads as an
-/// option, a user, a path or a list.
+/// Whether this is safe as a host argument of ssh or srun: a name or an address, not an option, a user, a
+/// path or a list.
 fn is_host(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:".contains(&byte);
     !name.is_empty() && name.len() <= MAX_HOST_BYTES && !name.starts_with('-') && name.bytes().all(plain)
 }
 
-/// Whether a pattern, in which `*` stands for any characters, means this host.
+/// Whether a pattern matches this host. In it, `*` stands for any characters.
 fn matches(pattern: &str, name: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern.eq_ignore_ascii_case(name),
@@ -176,8 +178,8 @@ fn nodes() -> Result<Nodes, Failure> {
     }))
 }
 
-/// The nodes of sinfo's lines: name, host and address, each before a bar. A node of several partitions
-/// has several lines.
+/// Parses the nodes from sinfo's lines. A line has a name, a host and an address, each followed by a bar. A
+/// node of several partitions has several lines.
 fn listed_nodes(lines: &str, resolve: impl Fn(&str) -> Vec<String>) -> Nodes {
     let (mut names, mut all): (Vec<String>, Vec<Vec<String>>) = (Vec::new(), Vec::new());
     for line in lines.lines() {
@@ -201,7 +203,7 @@ fn listed_nodes(lines: &str, resolve: impl Fn(&str) -> Vec<String>) -> Nodes {
             numbers.entry(alias).and_modify(|known| *known = None).or_insert(Some(number));
         }
     }
-    // A node's own name is nobody else's.
+    // A node's own name means this node, even if it is an alias of another.
     numbers.extend(names.iter().cloned().zip((0..).map(Some)));
     (names, numbers)
 }

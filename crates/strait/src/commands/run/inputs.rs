@@ -13,11 +13,11 @@ use strait_dispatch::split::{hosts_of, most_pieces};
 use strait_dispatch::{Block, Input, Schedule, Slice, finished, joblog, pieces};
 use strait_store::ErrorKind;
 
-/// Files whose blocks are asked for at once.
+/// Files whose blocks are located at once.
 const ASKED_AT_ONCE: usize = 16;
 /// Most inputs of one run: some hundred bytes of memory each.
 const MAX_INPUTS: u64 = 1_000_000;
-/// Names of files that make no sense from their middle on end like this.
+/// Endings of names of compressed files, which can't be read from the middle.
 const COMPRESSED: [&str; 9] = [".gz", ".bz2", ".xz", ".zst", ".lz4", ".zip", ".br", ".Z", ".snappy"];
 
 /// The input of one command.
@@ -32,7 +32,7 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// What people read: the URI, and the bytes that are meant.
+    /// Its name in messages: the URI, and the byte range of a part.
     pub fn name(&self) -> String {
         match &self.slice {
             Some(slice) => format!("{}#{}-{}", self.uri, slice.start, slice.end),

@@ -1,4 +1,4 @@
-//! How helpers are started: as children, by ssh, or by srun.
+//! Starts helpers: as child processes, by ssh, or by srun.
 
 use super::shipping::{self, Parcel};
 use crate::cli::{Launcher, Run};
@@ -26,7 +26,7 @@ pub struct Launch {
     logins: Mutex<Vec<Lent>>,
 }
 
-/// Words that begin a helper on a host.
+/// The way to start a helper. The words are those of `--ssh` or `--srun`.
 enum Way {
     Child,
     Ssh(Vec<String>),
@@ -35,9 +35,9 @@ enum Way {
 
 /// The command that runs on the hosts.
 pub enum Program {
-    /// Is on the host, at this path.
+    /// It is on the host, at this path.
     There(String),
-    /// Is this file, with this SHA-256, and is sent to hosts that lack it.
+    /// It is this file, which is sent to hosts that lack it.
     Sent {
         /// The file.
         file: PathBuf,
@@ -58,12 +58,12 @@ impl Program {
 }
 
 impl Launch {
-    /// By the flags of the command, and those of helpers.
+    /// From the flags of `run`. Each helper gets the flags `of_helpers`.
     pub fn by(flags: &Run, of_helpers: Vec<String>, logins: Vec<Lent>) -> Result<Self, Failure> {
         let words = |flag: &str, given: &str| {
             let words: Vec<String> = given.split_whitespace().map(str::to_owned).collect();
             match words.is_empty() {
-                true => Err(Failure::usage(format!("{flag}: name the command"))),
+                true => Err(Failure::usage(format!("{flag}: give a command"))),
                 false => Ok(words),
             }
         };
@@ -102,18 +102,18 @@ impl Launch {
         self.logins.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Replaces them, for hosts that come later.
+    /// Replaces the logins, for helpers that start later.
     pub fn set_logins(&self, logins: Vec<Lent>) {
         *self.logins.lock().unwrap_or_else(PoisonError::into_inner) = logins;
     }
 
-    /// A helper may wait for its host for any time, and ends when it gets the order.
+    /// Whether a helper may wait for its host in Slurm's queue, for any time. SIGTERM ends it.
     pub fn waits_in_queue(&self) -> bool {
         matches!(self.way, Way::Srun(_))
     }
 
-    /// What began the helper is to be killed at the end. A helper that is a child ends at the end of its
-    /// input, with its commands; killed, it couldn't end those.
+    /// Whether to kill the process that started the helper at the end. A child helper isn't killed: when its
+    /// input ends, it ends its commands and exits.
     pub fn is_killed(&self) -> bool {
         matches!(self.way, Way::Ssh(_))
     }
@@ -148,7 +148,7 @@ impl Launch {
             command.env_remove(name);
         }
         if let Way::Ssh(_) = self.way {
-            // Nobody is there to answer a question, and a new host key is never accepted.
+            // Nobody could answer ssh's questions here. So it rejects a host with an unknown key.
             let script = format!("exec sh -c {}", joblog::quoted(&script));
             command.args(["-T", "-o", "BatchMode=yes", "--", host, &script]);
         } else {
@@ -159,8 +159,8 @@ impl Launch {
     }
 }
 
-/// The shell script that finds this program on a host, or takes it from its standard input. It runs
-/// only a file of the user's own, in a directory of the user's own, whose hash is right.
+/// The shell script that finds this program on a host, or reads it from standard input. It runs the file only
+/// if its hash is right, and the user owns both the file and its directory.
 fn sending(bytes: u64, hash: &str, flags: &str) -> String {
     let machine = std::env::consts::ARCH;
     format!(

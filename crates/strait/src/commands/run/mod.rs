@@ -6,7 +6,7 @@
 //!   standard output ←─ Outcomes, in order ←────────── output, exit ←─────────────┘
 //! ```
 //!
-//! An output is printed when its input is over, so that a repetition never doubles it.
+//! A command's output is printed when its input is over, so a repeated command prints nothing twice.
 
 mod cut;
 mod helper;
@@ -36,17 +36,17 @@ use tokio::time::{MissedTickBehavior, interval};
 
 /// Helpers of another version may understand a job differently.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// Times that a job is given to a host, if hosts or stores fail and not the command.
+/// An input has failed after this many failures of hosts or stores. Failures of its command count separately.
 const MAX_HOSTS_A_JOB: u32 = 3;
-/// Events that wait for this process; then the hosts wait.
+/// Events queued for this process. If it is slow, the hosts wait.
 const QUEUED_EVENTS: usize = 64;
 /// Hosts that are being connected at once. Each takes a process and a handshake here.
 const STARTING_AT_ONCE: usize = 64;
-/// Largest exit code that counts failed commands; more are this, too, as with GNU parallel.
+/// The exit code is the number of failed commands, up to this one, as in GNU parallel.
 const MANY_FAILED: usize = 101;
 /// Period of looking for stragglers.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// Logins are lent anew after this part of their time, so that helpers never have an expired one.
+/// Logins are renewed after one third of their lifetime, so that helpers never have an expired one.
 const RENEWED_AFTER: u32 = 3;
 
 /// Runs the command on all inputs.
@@ -90,14 +90,14 @@ struct Dispatcher<'a> {
 
 struct Host {
     name: String,
-    /// To its helper; none once it is gone.
+    /// Frames to its helper; none once it is gone.
     jobs: Option<mpsc::UnboundedSender<Frame>>,
 }
 
 impl Host {
     fn send(&self, frame: Frame) {
         if let Some(jobs) = &self.jobs {
-            // If the helper is gone, its end is among the events.
+            // If the helper is gone, an event reports that.
             let _ = jobs.send(frame);
         }
     }
@@ -130,7 +130,7 @@ impl<'a> Dispatcher<'a> {
         let mut look = interval(LOOK_EVERY);
         let mut renew = interval(LENT_FOR / RENEWED_AFTER);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        // The first tick is at once, and they are new.
+        // The first tick comes at once, while the logins are new.
         renew.tick().await;
         while self.work.left() > 0 {
             tokio::select! {

@@ -1,4 +1,4 @@
-//! What commands print, and how they end: to standard output in order, and to the job log.
+//! Writes what commands print to standard output, in order, and how they end to the job log.
 
 use super::inputs::{Found, Wanted};
 use crate::cli::Run;
@@ -14,9 +14,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use strait_dispatch::frame::Exit;
 use strait_dispatch::{Entry, Input, joblog};
 
-/// Bytes of a command's output in memory; what is more goes to a temporary file.
+/// Most bytes of a command's output in memory. A longer output goes to a temporary file.
 const IN_MEMORY: usize = 256 << 10;
-/// Longest line of standard error that is kept until its end comes.
+/// Longest line of standard error that is buffered. A longer one is printed in pieces.
 const LINE_BYTES: usize = 8 << 10;
 
 /// See the module.
@@ -50,7 +50,7 @@ struct Attempt {
     began: SystemTime,
     is_local: bool,
     output: Spool,
-    /// A begun line of standard error.
+    /// An incomplete line of standard error.
     line: Vec<u8>,
 }
 
@@ -95,7 +95,7 @@ impl Outcomes {
         attempt.output.write(bytes).map_err(|error| Failure::local(error, "write to", &std::env::temp_dir()))
     }
 
-    /// A running command printed this to standard error. Lines come with their input's name.
+    /// A running command printed this to standard error. Prints complete lines, each after its input's name.
     pub fn errors(&mut self, host: usize, input: usize, bytes: &[u8]) {
         let Some(attempt) = self.attempts.get_mut(&(host, input)) else { return };
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
@@ -106,14 +106,14 @@ impl Outcomes {
         }
     }
 
-    /// A command's output counts no more: it is repeated, or another was sooner.
+    /// Drops a command's output: its input begins again, or another host finished it first.
     pub fn forget(&mut self, host: usize, input: usize) {
         if let Some(mut attempt) = self.attempts.remove(&(host, input)) {
             attempt.tell_line(&self.inputs[input].name);
         }
     }
 
-    /// An input is over, by the command on this host, if by one.
+    /// An input is over. If a command ended it, that ran on `host`.
     pub fn ended(&mut self, input: usize, host: Option<(usize, &str)>, exit: &Exit) -> Result<(), Failure> {
         let attempt = host.and_then(|(host, _)| self.attempts.remove(&(host, input)));
         let state = &mut self.inputs[input];
@@ -135,12 +135,12 @@ impl Outcomes {
                 runtime: runtime.min(Duration::from_secs(u32::MAX.into())).as_secs_f64(),
                 sent: exit.input_bytes,
                 received: attempt.output.bytes,
-                // Without an exit of the command there is none that could count as success.
+                // If the command couldn't run to its end, no exit code may look like success.
                 exit: if exit.failure.is_some() { -1 } else { exit.code },
                 signal: exit.signal,
                 command: &state.title,
             };
-            // One write a line: a line is whole, or it is the last one.
+            // One write per line: only the last line can be incomplete.
             log.write_all(format!("{entry}\n").as_bytes())
                 .map_err(|error| Failure::local(error, "write to", path))?;
         }
@@ -162,7 +162,7 @@ impl Outcomes {
         output.copy_to(&mut io::stdout().lock(), tag.as_deref()).map_err(Failure::output)
     }
 
-    /// The number of failed commands. Tells how many inputs were read from other hosts.
+    /// Returns the number of failed inputs. Warns if inputs were read from other hosts.
     pub fn finish(self) -> Result<usize, Failure> {
         self.progress.finish();
         io::stdout().flush().map_err(Failure::output)?;
@@ -214,7 +214,7 @@ fn open_log(path: PathBuf, append: bool) -> Result<(PathBuf, File), Failure> {
     opened.map(|log| (path.clone(), log)).map_err(|error| Failure::local(error, "open", &path))
 }
 
-/// Bytes in memory, and beyond a bound in a temporary file without a name.
+/// Bytes in memory or, if they exceed [`IN_MEMORY`], in an unnamed temporary file.
 #[derive(Default)]
 struct Spool {
     memory: Vec<u8>,
@@ -241,7 +241,7 @@ impl Spool {
         file.write_all(bytes)
     }
 
-    /// Copies all, each line behind the tag.
+    /// Copies all, with the tag before each line.
     fn copy_to(mut self, to: &mut impl Write, tag: Option<&str>) -> io::Result<()> {
         let mut begins_line = true;
         let mut copy = |bytes: &[u8]| -> io::Result<()> {

@@ -1,7 +1,7 @@
 //! Files that go with a command to its hosts.
 //!
-//! On a host they lie in a directory of the helper's own, which it removes when it ends. If it was
-//! killed, the next helper removes it: a helper holds the lock of its directory as long as it lives.
+//! A helper keeps them in a directory of its own, and removes it at its end. It locks the directory as long
+//! as it lives, so that the next helper can recognise and remove that of a killed one.
 
 use crate::failure::Failure;
 use sha2::{Digest, Sha256};
@@ -112,7 +112,7 @@ impl Hold {
         let failed = |error: io::Error| Failure::local(error, "make a directory for shipped files in", &base);
         let locked =
             OpenOptions::new().write(true).create_new(true).mode(0o600).open(&lock).map_err(failed)?;
-        // Nobody else waits for it: others only try.
+        // This doesn't wait: other helpers only try to lock it.
         locked.lock().map_err(failed)?;
         if !lock.exists() {
             return Err(failed(io::Error::other("another program of this user removed its lock; try again")));
@@ -162,7 +162,7 @@ impl Hold {
         self.files.iter().all(|file| file.bytes == file.shipped.bytes)
     }
 
-    /// Checks the digests of what came, and lets nobody write it any more.
+    /// Checks the digests of the files, and makes them read-only.
     pub fn check(&mut self) -> Result<(), Failure> {
         for Arriving { shipped, file, digest, .. } in &mut self.files {
             if hexadecimal(&std::mem::take(digest).finalize()) != shipped.sha256 {
@@ -172,7 +172,7 @@ impl Hold {
                 )));
             }
             let mode = if shipped.is_executable { 0o500 } else { 0o400 };
-            // Closed, too: a program that is open for writing can't be run.
+            // This also closes the file: a program that is open for writing can't be run.
             let protected =
                 file.take().map_or(Ok(()), |file| file.set_permissions(Permissions::from_mode(mode)));
             protected.map_err(|error| Failure::local(error, "protect", shipped.name.as_ref()))?;
@@ -198,7 +198,7 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        // Removed later, by another helper, if not now.
+        // If this fails, a later helper removes them.
         let _ = std::fs::remove_dir_all(&self.directory);
         let _ = std::fs::remove_file(&self.lock);
     }
@@ -229,7 +229,7 @@ fn base() -> Result<PathBuf, Failure> {
     Ok(base)
 }
 
-/// Removes what helpers left that were killed. What can't be removed stays.
+/// Removes what killed helpers left. Ignores failures.
 fn remove_left(base: &Path) {
     for entry in std::fs::read_dir(base).into_iter().flatten().flatten() {
         let lock = entry.path();
