@@ -9,6 +9,7 @@ rust() {
     cargo fmt --all --check
     cargo clippy --workspace --all-targets --locked -- -D warnings
     RUSTDOCFLAGS="-D warnings" cargo doc --workspace --locked --no-deps --quiet
+    python3 scripts/circles.py
 }
 
 python() {

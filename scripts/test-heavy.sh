@@ -69,7 +69,7 @@ HDFS_KILLS=${HDFS_KILLS:-100} HDFS_IDLE_S=75 \
 # Of each of some twelve claims, by two ways of choosing.
 export SHUTTLE_ORDERS=${ORDERS:-50000}
 RUSTFLAGS="${RUSTFLAGS:-} --cfg shuttle" CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/shuttle \
-    step flexrpc --lib sync::orders
+    step flexrpc --lib orders
 step scripts/test-mount.sh
 FLEXRPC_C_CALLS=${CALLS:-1000000} step cargo test --locked --release -p libflexrpc --test c
 step scripts/test-languages.sh

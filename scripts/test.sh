@@ -106,7 +106,7 @@ node_client() {
 # Hand-overs between threads, in thousands of orders of who runs when.
 thread_orders() {
     RUSTFLAGS="${RUSTFLAGS:-} --cfg shuttle" CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/shuttle \
-        timeout "$ORDERS_SECONDS" cargo test --locked -p strait-flexrpc --lib sync::orders
+        timeout "$ORDERS_SECONDS" cargo test --locked -p strait-flexrpc --lib orders
 }
 
 # The ten largest of the lines that begin with a number. It reads all of them: `head` would

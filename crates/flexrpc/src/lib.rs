@@ -84,6 +84,8 @@
 
 mod client;
 mod net;
+#[cfg(all(test, shuttle))]
+mod orders;
 pub mod proto;
 mod request_id;
 mod server;

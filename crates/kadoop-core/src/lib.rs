@@ -18,6 +18,7 @@
 //! before its records are on disk; change a sealed replica's bytes; decide anything from a
 //! datanode's absence; open a socket, start a thread, read a clock; know of Strait.
 
+mod check;
 pub mod client;
 pub mod config;
 pub mod crc32c;

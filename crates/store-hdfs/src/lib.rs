@@ -23,6 +23,7 @@ mod channel;
 mod checksum;
 mod clients;
 mod config;
+mod crc;
 mod datanode;
 mod errors;
 mod files;

@@ -1,7 +1,7 @@
 //! The logins that a helper of `run` got from its dispatcher, or a command from its helper.
 
 use crate::failure::Failure;
-use crate::lending::parsed;
+use crate::lent::parsed;
 use rustix::fs::{MemfdFlags, memfd_create};
 use std::collections::HashMap;
 use std::fs::File;

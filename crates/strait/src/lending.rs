@@ -3,8 +3,8 @@
 
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::lent;
 use crate::messages::Messages;
-use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +30,8 @@ struct Loan {
     store: String,
     from: Arc<StraitStore>,
     token: Secret,
-    tls: Value,
+    /// The certificates to trust, if TLS is to be used; see [`lent::secret`].
+    tls: Option<Option<String>>,
 }
 
 impl Lending {
@@ -55,7 +56,7 @@ impl Lending {
     pub fn logins(&self) -> Vec<Lent> {
         let lent = |loan: &Loan| Lent {
             store: loan.store.clone(),
-            secret: json!({"token": loan.token.0, "tls": loan.tls}).to_string(),
+            secret: lent::secret(&loan.token, loan.tls.clone()),
         };
         self.loans.iter().map(lent).collect()
     }
@@ -89,17 +90,9 @@ impl Lending {
 }
 
 /// How a helper reaches a gateway: the authorities' certificates themselves, which its host may lack.
-fn trust(context: &Context) -> Result<Value, Failure> {
-    let Some(TlsOptions { ca, .. }) = context.tls() else { return Ok(Value::Null) };
+fn trust(context: &Context) -> Result<Option<Option<String>>, Failure> {
+    let Some(TlsOptions { ca, .. }) = context.tls() else { return Ok(None) };
     let read =
         |path: &PathBuf| std::fs::read_to_string(path).map_err(|error| Failure::local(error, "read", path));
-    Ok(json!({"ca": ca.as_ref().map(read).transpose()?}))
-}
-
-/// The token of a lent login and the certificates to trust, if TLS is to be used.
-pub fn parsed(lent: &Lent) -> Option<(Secret, Option<Option<String>>)> {
-    let value: Value = serde_json::from_str(&lent.secret).ok()?;
-    let token = Secret(value.get("token")?.as_str()?.to_owned());
-    let ca = |tls: &Value| tls.get("ca").and_then(Value::as_str).map(str::to_owned);
-    Some((token, value.get("tls").filter(|tls| !tls.is_null()).map(ca)))
+    Ok(Some(ca.as_ref().map(read).transpose()?))
 }

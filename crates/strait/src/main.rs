@@ -20,6 +20,7 @@ mod format;
 mod glob;
 mod help;
 mod lending;
+mod lent;
 mod logging;
 mod malgen;
 mod messages;

@@ -42,6 +42,3 @@ mod real {
 
 #[cfg(all(test, shuttle))]
 mod modelled;
-
-#[cfg(all(test, shuttle))]
-mod orders;

@@ -24,13 +24,12 @@
 //! [`Mutation::RecoverLease`]: crate::messages::Mutation::RecoverLease
 //! [`RequestId`]: crate::messages::RequestId
 
-mod check;
 mod memory;
 mod reader;
 mod requests;
 mod writer;
 
-pub use check::Checked;
+pub use crate::check::Checked;
 pub use memory::{Budget, Budgets, Holder, Unbounded};
 pub use reader::{Content, LOCATE_BYTES, ReadCall, ReaderCore};
 pub use requests::Requests;

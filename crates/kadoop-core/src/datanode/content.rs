@@ -1,8 +1,9 @@
 //! Reads of a replica's bytes, and what its checksums say of them.
 
-use super::{failure::disk, sums::Sums};
+use super::failure::disk;
 use crate::{
     Config,
+    check::Sums,
     crc32c::{Appended, crc32c, crc32c_combine},
     disk::DiskFile,
     error::{Error, Result},

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     ChunkId, NodeId, Stamp,
-    client::Checked,
+    check::Checked,
     disk::{Disk, Grouped},
     error::{Error, Result},
     faults::Fault,

@@ -20,11 +20,12 @@ mod seals;
 mod strangers;
 mod sums;
 
+pub use crate::check::Sums;
 pub use copies::Fetch;
 pub use places::{Place, Placed};
 pub use replica::{Sealing, Synced};
 pub use strangers::Stranger;
-pub use sums::{Claim, Sums, Unproven, provable};
+pub use sums::{Claim, Unproven, provable};
 
 use crate::{
     ChunkId, Config, Identity, Incarnation, Member, Millis, NodeId, Stamp,

@@ -9,10 +9,11 @@ use super::{
     failure::disk,
     names::{Kind, name},
     sealed::{Sealed, from_table, read_table},
-    sums::{Claim, Sums, Unproven, length_before_table, provable},
+    sums::{Claim, Unproven, length_before_table, provable},
 };
 use crate::{
     ChunkId, Config, Stamp,
+    check::Sums,
     crc32c::Appended,
     disk::{Disk, DiskFile},
     error::{Error, Result},

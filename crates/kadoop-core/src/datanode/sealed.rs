@@ -10,10 +10,11 @@ use super::{
     failure::{Failure, sync_bytes, sync_names},
     is_of_one_file,
     names::{Kind, name},
-    sums::{Claim, Sums, Unproven, table_bytes},
+    sums::{Claim, Unproven, table_bytes},
 };
 use crate::{
     ChunkId, Config, Stamp,
+    check::Sums,
     disk::{Disk, DiskFile, read_whole},
     faults::Fault,
     messages::{ReplicaReport, ReplicaState},

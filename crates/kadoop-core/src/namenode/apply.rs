@@ -1,9 +1,10 @@
 //! The application of records: the only way to change the state.
 
 use super::{
+    history::Start,
     inodes::{Body, Inode, ROOT},
     record::{Ownership, Place, Record, Transaction},
-    state::{Answered, Chunk, NodeRecord, OpenChunk, OpenFile, State},
+    state::{Answered, Chunk, Counters, NodeRecord, OpenChunk, OpenFile, State},
 };
 use crate::{
     ChunkId, ClientId, FileId, InodeNo, Millis, NodeId, Stamp, config::MAX_CLIENTS, messages::Attributes,
@@ -165,7 +166,8 @@ impl State {
                 Ok(())
             }
             Record::Started { random } => {
-                self.history.begin(*random, &self.next);
+                let Counters { sequence: record, chunk, stamp, .. } = self.next;
+                self.history.begin(Start { record, random: *random, chunk, stamp });
                 Ok(())
             }
             Record::Admitted { identity, record, chunk, stamp } => {

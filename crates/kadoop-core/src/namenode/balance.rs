@@ -185,14 +185,11 @@ impl Namenode {
                 *used += i128::from(moved.bytes);
             }
         }
-        let capacity = |node: &super::cluster::Node| i128::from(node.space.capacity_bytes);
+        let capacities = nodes.map(|(id, node)| (*id, i128::from(node.space.capacity_bytes)));
         let (all, whole): (i128, i128) =
-            (used.values().sum(), nodes.clone().map(|(_, node)| capacity(node)).sum());
-        let fill = |(id, node): (&NodeId, &super::cluster::Node)| {
-            let capacity = capacity(node);
-            Fill { node: *id, capacity, excess: used[id] - all * capacity / whole.max(1) }
-        };
-        nodes.map(fill).collect()
+            (used.values().sum(), capacities.clone().map(|(_, capacity)| capacity).sum());
+        let excess = |id, capacity| used[&id] - all * capacity / whole.max(1);
+        capacities.map(|(node, capacity)| Fill { node, capacity, excess: excess(node, capacity) }).collect()
     }
 
     /// Orders moves away from a datanode: one at a time, and none beside needed copies.

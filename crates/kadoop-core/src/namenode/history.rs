@@ -6,17 +6,14 @@
 //! it with the last record that they have heard of. By that a namenode recognizes points and numbers
 //! of other histories.
 
-use super::{
-    record::Record,
-    state::{Counters, State},
-};
-use crate::{ChunkId, ClientId, FileId, Identity, Stamp, messages::Point};
+use super::record::Record;
+use crate::{ChunkId, Identity, Stamp, messages::Point};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
 /// Bits of each number that are random, the same for all numbers of a kind of one start. They
 /// identify, and never order: the bits above count.
-const RANDOM_BITS: u32 = 20;
+pub(super) const RANDOM_BITS: u32 = 20;
 /// Most starts remembered. Numbers from before the first of them can't be checked.
 const MAX_STARTS: usize = 10_000;
 /// Numbers from here on were never handed out, by any start.
@@ -38,7 +35,7 @@ pub struct Start {
 /// See the module.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct History {
-    starts: Vec<Start>,
+    pub(super) starts: Vec<Start>,
     /// The last record other than starts, joins and sweeps.
     changed: u64,
     /// The highest number of a lost record that an operator has given up.
@@ -49,7 +46,7 @@ pub struct History {
 }
 
 /// The first number from `from` on with the random bits of a start. Without a start, `from`.
-fn number(from: u64, bits: Option<u64>) -> u64 {
+pub(super) fn number(from: u64, bits: Option<u64>) -> u64 {
     let Some(bits) = bits else { return from };
     let count = from.div_ceil(1 << RANDOM_BITS);
     match count >> (u64::BITS - RANDOM_BITS) {
@@ -58,20 +55,20 @@ fn number(from: u64, bits: Option<u64>) -> u64 {
     }
 }
 
-fn low(bits: u64) -> u64 {
+pub(super) fn low(bits: u64) -> u64 {
     bits & ((1 << RANDOM_BITS) - 1)
 }
 
 impl Start {
-    fn chunk_bits(&self) -> u64 {
+    pub(super) fn chunk_bits(&self) -> u64 {
         self.random
     }
 
-    fn stamp_bits(&self) -> u64 {
+    pub(super) fn stamp_bits(&self) -> u64 {
         self.random >> RANDOM_BITS
     }
 
-    fn other_bits(&self) -> u64 {
+    pub(super) fn other_bits(&self) -> u64 {
         self.random >> (2 * RANDOM_BITS)
     }
 }
@@ -84,7 +81,7 @@ impl History {
     }
 
     /// Whether the point is of this history, which has `last` as its last record.
-    fn has(&self, point: Point, last: u64) -> bool {
+    pub(super) fn has(&self, point: Point, last: u64) -> bool {
         point.record <= last && self.start_of(point.record).is_none_or(|start| start.random == point.start)
     }
 
@@ -106,12 +103,11 @@ impl History {
         }
     }
 
-    pub(super) fn begin(&mut self, random: u64, next: &Counters) {
+    pub(super) fn begin(&mut self, start: Start) {
         if self.starts.len() >= MAX_STARTS {
             self.starts.remove(0);
         }
-        let Counters { sequence: record, chunk, stamp, .. } = *next;
-        self.starts.push(Start { record, random, chunk, stamp });
+        self.starts.push(start);
     }
 
     pub(super) fn admit(&mut self, identity: Identity, record: u64) {
@@ -129,62 +125,6 @@ impl History {
     }
 }
 
-impl State {
-    fn start(&self) -> Option<&Start> {
-        self.history.starts.last()
-    }
-
-    /// Where the log ends.
-    pub(super) fn point(&self) -> Point {
-        Point { record: self.next.sequence, start: self.start().map_or(0, |start| start.random) }
-    }
-
-    /// The number for the next chunk.
-    pub(super) fn next_chunk(&self) -> ChunkId {
-        ChunkId(number(self.next.chunk.0, self.start().map(Start::chunk_bits)))
-    }
-
-    /// The next stamp.
-    pub(super) fn next_stamp(&self) -> Stamp {
-        Stamp(number(self.next.stamp.0, self.start().map(Start::stamp_bits)))
-    }
-
-    /// The number for the next opening of a file.
-    pub(super) fn next_file(&self) -> FileId {
-        FileId(number(self.next.file.0, self.start().map(Start::other_bits)))
-    }
-
-    /// The number for the next client.
-    pub(super) fn next_client(&self) -> ClientId {
-        ClientId(number(self.next.client.0, self.start().map(Start::other_bits)))
-    }
-
-    /// The number of a file that this transaction makes.
-    pub(super) fn made(&self) -> u64 {
-        match self.start() {
-            Some(start) => self.next.sequence << RANDOM_BITS | low(start.other_bits()),
-            None => self.next.sequence,
-        }
-    }
-
-    /// Whether the point is of this log's history.
-    pub(super) fn has_point(&self, point: Point) -> bool {
-        point.start == 0 || self.history.has(point, self.next.sequence)
-    }
-
-    /// Whether this history has handed out the numbers, as far as it can be known.
-    pub(super) fn has_given(&self, chunk: ChunkId, stamp: Stamp) -> bool {
-        let starts = &self.history.starts;
-        let of = |from: fn(&Start) -> u64, number: u64, bits: fn(&Start) -> u64| {
-            let after = starts.partition_point(|start| from(start) <= number);
-            let start = after.checked_sub(1).and_then(|at| starts.get(at));
-            start.is_none_or(|start| low(number) == low(bits(start)))
-        };
-        (chunk.0 < self.next.chunk.0 && of(|start| start.chunk.0, chunk.0, Start::chunk_bits))
-            && (stamp.0 < self.next.stamp.0 && of(|start| start.stamp.0, stamp.0, Start::stamp_bits))
-    }
-}
-
 /// Whether some namenode may have handed out the numbers.
 pub(super) fn is_possible(chunk: ChunkId, stamp: Stamp) -> bool {
     chunk.0 < END && stamp.0 < END
@@ -193,6 +133,7 @@ pub(super) fn is_possible(chunk: ChunkId, stamp: Stamp) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{ClientId, FileId};
 
     #[test]
     fn numbers_rise_and_have_the_bits_of_their_start() {
@@ -212,16 +153,9 @@ mod tests {
         let mut history = History::default();
         let point = |record, start| Point { record, start };
         assert!(history.has(point(3, 9), 5), "nothing is known of so old a log");
-        let next = |sequence| Counters {
-            sequence,
-            chunk: ChunkId(1),
-            stamp: Stamp(1),
-            file: FileId(1),
-            client: ClientId(1),
-            node: crate::NodeId(1),
-        };
-        history.begin(70, &next(10));
-        history.begin(80, &next(20));
+        let start = |record, random| Start { record, random, chunk: ChunkId(1), stamp: Stamp(1) };
+        history.begin(start(10, 70));
+        history.begin(start(20, 80));
         for (point, is_of) in [
             (point(9, 1), true),
             (point(10, 70), true),

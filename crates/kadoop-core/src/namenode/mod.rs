@@ -29,6 +29,7 @@ mod image;
 mod inodes;
 mod locate;
 mod namespace;
+mod numbers;
 mod orders;
 mod path;
 mod queries;

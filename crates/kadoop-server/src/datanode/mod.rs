@@ -194,12 +194,12 @@ impl DatanodeServer {
         let mut threads = Threads::default();
         let this = Arc::clone(&shared);
         let namenode = beats::Namenode::new(&options, address);
-        let (rousing, rpc, weak) = (shared.rousing.clone(), namenode.for_watches(), Arc::downgrade(&shared));
+        let (rousing, rpc, heartbeats) = (shared.rousing.clone(), namenode.for_watches(), stop.clone());
         shared.also_stop(rousing.stop());
         // Not joined: see `Rousing::run`.
         std::thread::Builder::new()
             .name("kadoop-watch".to_owned())
-            .spawn(move || rousing.run(&weak, identity, &rpc))?;
+            .spawn(move || rousing.run(&heartbeats, identity, &rpc))?;
         threads.spawn("kadoop-heartbeat", move || beats::run(&this, namenode))?;
         for thread in fetches::threads(&shared, asked) {
             threads.spawn("kadoop-fetch", thread)?;

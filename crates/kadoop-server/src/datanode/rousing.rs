@@ -1,10 +1,9 @@
 //! A call at the namenode that ends when there are orders for this datanode, or with the namenode:
 //! then a heartbeat goes out at once. Without it, both would wait for the next heartbeat.
 
-use super::shared::Shared;
 use std::{
     net::SocketAddr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 use strait_flexrpc::{self as flexrpc, Transport};
@@ -49,9 +48,9 @@ impl Rousing {
         self.stop.clone()
     }
 
-    /// Watches until the datanode ends. It holds no datanode meanwhile: a watch can't be interrupted,
-    /// and another process may take the directories.
-    pub(super) fn run(&self, shared: &Weak<Shared>, identity: Identity, rpc: &flexrpc::Client) {
+    /// Watches until the datanode ends, and nudges its heartbeats. It doesn't hold the datanode: a watch
+    /// can't be interrupted, and another process may take the directories meanwhile.
+    pub(super) fn run(&self, heartbeats: &Stop, identity: Identity, rpc: &flexrpc::Client) {
         let (mut pause, mut began) = (IDLE, None::<Instant>);
         while !self.stop.sleep(pause) {
             let Some(of) = *self.session() else {
@@ -65,11 +64,10 @@ impl Rousing {
             }
             let begin = Instant::now();
             let told = watch(rpc, identity, of);
-            let Some(shared) = shared.upgrade() else { return };
             began = None;
             pause = Duration::ZERO;
             match told {
-                Ok(true) => shared.beat(),
+                Ok(true) => heartbeats.nudge(),
                 Ok(false) => {}
                 Err(Lost::Refused(failure)) if failure.error != Error::NotRegistered => {
                     (began, pause) = (Some(begin), LATER);
@@ -78,7 +76,7 @@ impl Rousing {
                 Err(_) => {
                     self.session().take_if(|session| *session == of);
                     (began, pause) = (Some(begin), IDLE);
-                    shared.beat();
+                    heartbeats.nudge();
                 }
             }
         }

@@ -262,11 +262,6 @@ impl Shared {
         self.beating.sleep(time)
     }
 
-    /// Has a heartbeat sent at once.
-    pub(super) fn beat(&self) {
-        self.beating.nudge();
-    }
-
     /// Registers another thread's stop signal, for the end.
     pub(super) fn also_stop(&self, stop: Stop) {
         self.others.lock().unwrap_or_else(PoisonError::into_inner).push(stop);

@@ -10,7 +10,7 @@
 //! Data goes from the socket directly to the caller's buffer, and is checked there. The head of the
 //! next packet arrives with the same read, so a few hundred bytes have to be moved.
 
-use super::super::checksum::{crc32, crc32c};
+use super::super::crc::{crc32, crc32c};
 use super::super::wire::{PacketHeader, ReadOpChecksumInfo, crc_type};
 use super::transfer::{OPERATION_TIMEOUT, damaged, receive_some, strange};
 use bytes::{Buf, Bytes, BytesMut};

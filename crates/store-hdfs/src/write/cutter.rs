@@ -12,7 +12,7 @@
 //! have the chunk's first bytes. Its first packet ends with that chunk, and the datanode computes the
 //! checksum (`BlockReceiver.receivePacket`).
 
-use super::super::checksum::{crc32, crc32c};
+use super::super::crc::{crc32, crc32c};
 use super::super::wire::{ChecksumKind, crc_type};
 use bytes::{BufMut, Bytes, BytesMut};
 

@@ -3,10 +3,8 @@
 //! one.
 
 use super::FileStore;
-use super::root::descriptor_path;
 use crate::{CreateOptions, StorePath};
 use std::cell::RefCell;
-use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use tempfile::TempDir;
 
@@ -15,9 +13,9 @@ thread_local! {
     static SYNCED: RefCell<Vec<PathBuf>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Called for each directory that is synced.
-pub(super) fn note(directory: &OwnedFd) {
-    let path = std::fs::read_link(descriptor_path(directory)).unwrap();
+/// Called for each directory that is synced, with a link to it.
+pub(super) fn note(directory: &str) {
+    let path = std::fs::read_link(directory).unwrap();
     SYNCED.with_borrow_mut(|synced| synced.push(path));
 }
 

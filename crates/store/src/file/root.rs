@@ -125,7 +125,7 @@ pub(super) fn reopen(fd: impl AsFd, access: OFlags) -> Result<OwnedFd> {
 /// Writes the entries of a directory to stable storage.
 pub(super) fn sync_directory(directory: &OwnedFd) -> Result<()> {
     #[cfg(test)]
-    super::durability::note(directory);
+    super::durability::note(&descriptor_path(directory));
     match reopen(directory, OFlags::RDONLY | OFlags::DIRECTORY) {
         Ok(readable) => rustix::fs::fsync(readable).map_err(from_errno),
         // The directory is writable but not readable, so it can't be synced alone.

@@ -1,14 +1,64 @@
-//! Received bytes, compared with their checksums.
+//! Checksums of a replica's units, and received bytes that were compared with theirs.
 
 use crate::{
     Config,
-    crc32c::crc32c,
-    datanode::Sums,
+    crc32c::{crc32c, crc32c_append},
     error::{Error, Result},
     faults::Fault,
     messages::{Digest, Digested, Piece, Read},
 };
 use bytes::Bytes;
+
+/// CRC-32C of each unit; the last unit may be partial.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Sums {
+    /// Number of bytes that they cover.
+    pub length: u32,
+    /// One checksum per unit.
+    pub units: Vec<u32>,
+}
+
+impl Sums {
+    /// Adds `bytes`, which follow. Returns the records to append on disk, one for each unit that
+    /// grew.
+    pub fn extend(&mut self, bytes: &[u8], unit: u32) -> Vec<u8> {
+        let mut records = Vec::new();
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let room = (unit - self.length % unit) as usize;
+            let (part, behind) = rest.split_at(room.min(rest.len()));
+            if self.length.is_multiple_of(unit) {
+                self.units.push(0);
+            }
+            if let Some(last) = self.units.last_mut() {
+                *last = crc32c_append(*last, part);
+                self.length += part.len() as u32;
+                records.extend_from_slice(&self.length.to_le_bytes());
+                records.extend_from_slice(&last.to_le_bytes());
+            }
+            rest = behind;
+        }
+        records
+    }
+
+    /// The records of all units, as [`Sums::extend`] would have returned them at once.
+    pub fn records(&self, unit: u32) -> Vec<u8> {
+        let ends = (1u64..).map(|count| (count * u64::from(unit)).min(self.length.into()) as u32);
+        let record = |(end, sum): (u32, &u32)| [end.to_le_bytes(), sum.to_le_bytes()].concat();
+        ends.zip(&self.units).flat_map(record).collect()
+    }
+
+    /// Cuts to `length`. `last` are the remaining bytes of the unit that is cut.
+    pub fn cut(&mut self, length: u32, last: &[u8], unit: u32) {
+        self.units.truncate(length.div_ceil(unit) as usize);
+        self.length = length;
+        if !length.is_multiple_of(unit)
+            && let Some(sum) = self.units.last_mut()
+        {
+            *sum = crc32c(last);
+        }
+    }
+}
 
 /// Bytes that agree with their checksums, or a digest of such bytes. Only the checks construct it,
 /// so no unchecked byte gets further. The thread that received the bytes runs the check.
