@@ -122,9 +122,8 @@ pub struct Limits {
     /// closed a second for as long as a token runs. No user, and not all strangers together, has
     /// more than it leaves to others.
     pub closed_sessions: usize,
-    /// Calls at work in one store at once, shared by user: with [`Limits::long_calls_per_store`] a
-    /// quarter of the 512 threads that all stores of the process may block. At most a quarter of
-    /// them move more than 16 KiB each.
+    /// Calls at work in one store at once, shared by user. Each may hold one of the process's threads
+    /// ([`Limits::blocking_threads`]). At most a quarter of them move more than 16 KiB each.
     pub calls_per_store: usize,
     /// Checksums at work in one store at once, shared by user. Each may keep a processor or a
     /// disk busy for long, and more of them at once end no sooner.
@@ -242,7 +241,20 @@ const DESCRIPTORS_A_HANDLE: usize = 2;
 /// One in this many descriptors may be a client's connection. Stores use the rest.
 const DESCRIPTORS_A_CONNECTION: usize = 4;
 
+/// Threads for steps that block outside of a store's calls: password checks, files and names that are
+/// looked up, metrics, syncs beside appends.
+const OTHER_STEPS: usize = 16;
+
 impl Limits {
+    /// Threads that a process needs for steps that block, with so many stores (tokio's
+    /// `max_blocking_threads`). All turns at all stores can hang, and other steps still find a
+    /// thread. So users share the threads as they share the turns. More threads would only take memory:
+    /// tokio starts one whenever none is idle, and on a busy host a thread that has done its step
+    /// isn't idle at once.
+    pub fn blocking_threads(&self, stores: usize) -> usize {
+        self.calls_per_store * stores + OTHER_STEPS
+    }
+
     /// These limits, lowered to those that a process with this many descriptors (RLIMIT_NOFILE) can
     /// serve. Without descriptors everything fails; at a limit only the client fails that wants
     /// more.
