@@ -123,9 +123,8 @@ pub struct Limits {
     /// suffice for six a second during a token's time. A user has at most half of them, and so have
     /// all clients without a login together.
     pub closed_sessions: usize,
-    /// Calls that run in one store at once, shared by user. Together with
-    /// [`Limits::long_calls_per_store`] they may block a quarter of the 512 threads that all stores of
-    /// the process share. At most a quarter of these calls move more than 16 KiB each.
+    /// Calls that run in one store at once, shared by user. Each may hold one of the process's threads
+    /// ([`Limits::blocking_threads`]). At most a quarter of these calls move more than 16 KiB each.
     pub calls_per_store: usize,
     /// Checksums that run in one store at once, shared by user. Each may keep a processor or a disk
     /// busy for long, and more of them at once end no sooner.
@@ -244,7 +243,20 @@ const DESCRIPTORS_A_HANDLE: usize = 2;
 /// One in this many descriptors may be a client's connection. Stores use the rest.
 const DESCRIPTORS_A_CONNECTION: usize = 4;
 
+/// Threads for steps that block outside of a store's calls: password checks, files and names that are
+/// looked up, metrics, syncs beside appends.
+const OTHER_STEPS: usize = 16;
+
 impl Limits {
+    /// Threads that a process needs for steps that block, with so many stores (tokio's
+    /// `max_blocking_threads`). All turns at all stores can hang, and other steps still find a
+    /// thread. So users share the threads as they share the turns. More threads would only take memory:
+    /// tokio starts one whenever none is idle, and on a busy host a thread that has done its step
+    /// isn't idle at once.
+    pub fn blocking_threads(&self, stores: usize) -> usize {
+        self.calls_per_store * stores + OTHER_STEPS
+    }
+
     /// These limits, lowered to those that a process with this many descriptors (RLIMIT_NOFILE) can
     /// serve. If the descriptors run out, every call fails; at a limit, only the request that exceeds
     /// it fails.

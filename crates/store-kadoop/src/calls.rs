@@ -6,9 +6,9 @@ use strait_store::{Error, ErrorKind, Result};
 use tokio::sync::Semaphore;
 
 /// Calls of one store at a time; further ones wait. As many as the namenode accepts requests of one
-/// client, and as many again for reads and writes: a quarter of the pool that all stores of the
-/// process share (tokio's 512 threads). A gateway has a fair queue of its own before this one, and
-/// lets no more through.
+/// client, and as many again for reads and writes: a quarter of tokio's usual 512 threads, which all
+/// stores of a process share. A gateway has a fair queue of its own before this one, lets no more
+/// through, and has a thread for each.
 const MAX_CALLS: usize = 128;
 
 /// A limit on calls: see the module.

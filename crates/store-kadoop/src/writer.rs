@@ -151,12 +151,18 @@ impl Drop for Open {
         }
         let closing = self.shared.closings.begin();
         let path = self.path.clone();
-        self.runtime.spawn_blocking(move || {
-            // This keeps flushed bytes, and perhaps others.
-            if let Err(failure) = writer.close() {
-                tracing::warn!(%path, %failure, "can't close an abandoned file; recovery will");
-            }
-            drop(closing);
+        self.runtime.spawn(async move {
+            let Some(turn) = closing.turn().await else {
+                tracing::warn!(%path, "no time to close an abandoned file; recovery will");
+                return drop(writer);
+            };
+            tokio::task::spawn_blocking(move || {
+                // This keeps flushed bytes, and perhaps others.
+                if let Err(failure) = writer.close() {
+                    tracing::warn!(%path, %failure, "can't close an abandoned file; recovery will");
+                }
+                drop((turn, closing));
+            });
         });
     }
 }

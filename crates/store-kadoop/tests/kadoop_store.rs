@@ -164,6 +164,31 @@ async fn a_writer_that_is_dropped_after_a_failure_does_not_try_to_close() {
     tokio::time::timeout(Duration::from_secs(1), store.settled()).await.expect("it tries to close");
 }
 
+#[test]
+fn abandoned_files_whose_datanodes_are_lost_leave_threads_to_calls() {
+    const THREADS: usize = 16;
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(2).max_blocking_threads(THREADS).enable_all().build().unwrap();
+    let mut cluster = Cluster::start(1);
+    runtime.block_on(async {
+        let store = cluster.store(1).await;
+        let who = superuser();
+        let mut writers = Vec::new();
+        for number in 0..2 * THREADS {
+            let at = path(&format!("/abandoned{number}"));
+            let mut writer = store.create(&who, &at, &CreateOptions::default()).await.unwrap();
+            writer.append(bytes(1_000)).await.unwrap();
+            writers.push(writer);
+        }
+        cluster.datanodes.clear();
+        drop(writers);
+        let looked = tokio::time::timeout(Duration::from_secs(5), store.stat(&who, &path("/"))).await;
+        looked.expect("closes hold all threads").unwrap();
+    });
+    // Some closes are still under way.
+    runtime.shutdown_background();
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_keeps_one_out_is_said_at_once() {
     let cluster = Cluster::start(0);

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use strait_telemetry::RequestId;
 use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 
 /// See the module.
 #[derive(Default)]
@@ -110,6 +111,16 @@ pub async fn blocking<T: Send + 'static>(step: impl FnOnce() -> Result<T> + Send
     }
 }
 
+/// Runs `step` on tokio's blocking pool beside the current call, which may end before it. The step
+/// keeps what was lent to the call.
+pub(crate) fn beside(step: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
+    let lent = LENT.try_with(Arc::clone);
+    tokio::task::spawn_blocking(move || {
+        let _lent = lent;
+        step();
+    })
+}
+
 /// As [`blocking`], for a step that keeps a processor busy for long. It runs in a thread of its own, with a
 /// low priority.
 pub(crate) async fn long<T: Send + 'static>(step: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
@@ -177,6 +188,17 @@ mod tests {
         .await;
         go_on.send(()).unwrap();
         Work::scope(ahead).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_step_beside_a_call_keeps_what_was_lent_until_it_ends() {
+        let (go_on, may_go_on) = mpsc::channel();
+        let turn = Arc::new(());
+        let step = lend(turn.clone(), async { beside(move || may_go_on.recv().unwrap()) }).await;
+        assert_eq!(Arc::strong_count(&turn), 2, "the call has ended, and the step has the turn");
+        go_on.send(()).unwrap();
+        step.await.unwrap();
+        assert_eq!(Arc::strong_count(&turn), 1);
     }
 
     #[tokio::test]

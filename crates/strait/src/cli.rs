@@ -202,6 +202,16 @@ impl Command {
         matches!(self, Self::Up(_) | Self::Serve(_) | Self::Namenode(_) | Self::Datanode(_) | Self::Mount(_))
     }
 
+    /// Number of stores behind the gateway that this runs, if it runs one.
+    pub fn stores_served(&self) -> Option<usize> {
+        let (listening, stores) = match self {
+            Self::Up(up) => (&up.listening, 1),
+            Self::Serve(serve) => (&serve.listening, serve.stores.len()),
+            _ => return None,
+        };
+        Some(stores + usize::from(listening.local_root.is_some()))
+    }
+
     /// Whether this may connect to a gateway.
     fn is_client(&self) -> bool {
         match self {

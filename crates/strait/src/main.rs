@@ -38,6 +38,7 @@ use cli::Cli;
 use failure::Failure;
 use messages::Messages;
 use std::process::ExitCode;
+use strait_gateway::Limits;
 
 /// A gateway allocates and frees chunks of up to 4 MiB continually on many threads. With them, the
 /// C library's allocator keeps several times the memory in use.
@@ -70,6 +71,9 @@ fn run(cli: Cli) -> Result<(), Failure> {
         true => tokio::runtime::Builder::new_multi_thread(),
         false => tokio::runtime::Builder::new_current_thread(),
     };
+    if let Some(stores) = cli.command.stores_served() {
+        builder.max_blocking_threads(Limits::default().blocking_threads(stores));
+    }
     let runtime = builder
         .enable_all()
         .build()

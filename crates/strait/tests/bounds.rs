@@ -6,10 +6,13 @@ mod up;
 
 use bytes::Bytes;
 use futures::stream::{StreamExt, TryStreamExt, iter};
+use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use strait_client::{Options, StraitStore};
 use strait_store::{CreateOptions, FileReader, FileSystem, FileSystemExt, FileWriter, Principal, StorePath};
+use strait_testkit::Process;
+use strait_testkit::attacks::{Attack, log_in};
 use strait_wire::Secret;
 use support::{Gateway, Run, command};
 use up::Up;
@@ -20,6 +23,8 @@ const MOST_MIB: u64 = 256;
 const MIB: usize = 1 << 20;
 /// Requests of the attacker at a time.
 const AT_ONCE: usize = 16;
+/// Time of an attack that has no end of its own.
+const UNREAD_FOR: Duration = Duration::from_secs(5);
 /// Time limit for serving the other user, on a loaded machine.
 const SERVED: Duration = Duration::from_secs(20);
 
@@ -45,39 +50,53 @@ fn attacked() -> Attacked {
         up.run(["--kadoop-key", &key].into_iter().chain(action.iter().copied()), b"").ok();
     }
     let gateway = Gateway::start(|dir| {
-        for user in ["alice", "bob"] {
-            let mut passwd = command(dir);
-            passwd.args(["passwd", "--file", "passwords", user]);
-            Run::of(passwd, format!("{user}'s secret\n").as_bytes()).ok();
-        }
-        let passwords = dir.join("passwords").display().to_string();
-        ["--store", &kadoop, "--kadoop-key", &key, "--passwords", &passwords].map(str::to_owned).to_vec()
+        let cluster = ["--store", &kadoop, "--kadoop-key", &key].map(str::to_owned);
+        [&cluster[..], &two_users(dir)].concat()
     });
     Attacked { gateway, _up: up }
 }
 
-async fn login(attacked: &Attacked, user: &'static str) -> Arc<StraitStore> {
+fn secret(user: &str) -> String {
+    format!("{user}'s secret")
+}
+
+/// The flags of a gateway where alice and bob log in.
+fn two_users(dir: &Path) -> Vec<String> {
+    for user in ["alice", "bob"] {
+        let mut passwd = command(dir);
+        passwd.args(["passwd", "--file", "passwords", user]);
+        Run::of(passwd, format!("{}\n", secret(user)).as_bytes()).ok();
+    }
+    vec!["--passwords".to_owned(), dir.join("passwords").display().to_string()]
+}
+
+async fn login(gateway: &str, user: &'static str) -> Arc<StraitStore> {
     let options = Options {
         user: Some(user.to_owned()),
-        password: Some(Arc::new(move || Ok(Secret(format!("{user}'s secret"))))),
+        password: Some(Arc::new(move || Ok(Secret(secret(user))))),
         ..Options::default()
     };
-    Arc::new(StraitStore::connect(&attacked.gateway.address, options).await.unwrap())
+    Arc::new(StraitStore::connect(gateway, options).await.unwrap())
+}
+
+async fn both(gateway: &str) -> (Arc<StraitStore>, Arc<StraitStore>) {
+    (login(gateway, "alice").await, login(gateway, "bob").await)
 }
 
 /// Peak resident memory, in MiB.
-fn most_mib(attacked: &Attacked) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", attacked.gateway.process.id())).unwrap();
+fn most_mib(gateway: &Process) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", gateway.id())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1024
 }
 
-/// Runs another user's stat, put and read.
-async fn assert_served(store: &StraitStore, name: &str) {
-    let (who, at, content) = (whoever(), path(&format!("/shared/{name}")), Bytes::from(vec![7; MIB]));
+/// Runs another user's stat, put and read in a directory.
+async fn assert_served(store: &StraitStore, directory: &str) {
+    let (who, at, content) = (whoever(), path(&format!("{directory}/bobs")), Bytes::from(vec![7; MIB]));
+    let options = CreateOptions { overwrite: true, ..CreateOptions::default() };
     let work = async {
-        store.stat(&who, &path("/shared")).await.unwrap();
-        store.write_all(&who, &at, &CreateOptions::default(), content.clone()).await.unwrap();
+        store.stat(&who, &path(directory)).await.unwrap();
+        store.write_all(&who, &at, &options, content.clone()).await.unwrap();
         assert!(store.read_all(&who, &at, 2 * MIB).await.unwrap() == content, "other bytes");
     };
     tokio::time::timeout(SERVED, work).await.expect("the other user isn't served");
@@ -94,7 +113,7 @@ async fn put(store: &StraitStore, at: &StorePath, mib: usize) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn files_that_one_user_has_begun_to_read_hold_little_and_others_are_served() {
     let attacked = attacked();
-    let (alice, bob) = (login(&attacked, "alice").await, login(&attacked, "bob").await);
+    let (alice, bob) = both(&attacked.gateway.address).await;
     let file = path("/shared/file");
     put(&alice, &file, 12).await;
     let begin = |_| {
@@ -109,19 +128,19 @@ async fn files_that_one_user_has_begun_to_read_hold_little_and_others_are_served
     };
     let open: Vec<Box<dyn FileReader>> =
         iter(0..900).map(begin).buffer_unordered(AT_ONCE).try_collect().await.unwrap();
-    assert_served(&bob, "bobs").await;
+    assert_served(&bob, "/shared").await;
     // Readers that were idle for long can continue.
     for reader in open.iter().step_by(100) {
         assert_eq!(reader.read_at(3 * MIB as u64, MIB).await.unwrap(), vec![3; MIB]);
     }
-    let most = most_mib(&attacked);
+    let most = most_mib(&attacked.gateway.process);
     assert!(most < MOST_MIB, "{most} MiB with {} open files", open.len());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn files_that_one_user_has_begun_to_write_hold_little_and_others_are_served() {
     let attacked = attacked();
-    let (alice, bob) = (login(&attacked, "alice").await, login(&attacked, "bob").await);
+    let (alice, bob) = both(&attacked.gateway.address).await;
     let begin = |number: usize| {
         let alice = Arc::clone(&alice);
         async move {
@@ -134,8 +153,8 @@ async fn files_that_one_user_has_begun_to_write_hold_little_and_others_are_serve
     };
     let open: Vec<Box<dyn FileWriter>> =
         iter(0..400).map(begin).buffer_unordered(AT_ONCE).try_collect().await.unwrap();
-    assert_served(&bob, "bobs").await;
-    let most = most_mib(&attacked);
+    assert_served(&bob, "/shared").await;
+    let most = most_mib(&attacked.gateway.process);
     assert!(most < MOST_MIB, "{most} MiB with {} open files", open.len());
     let mut last = open.into_iter().next_back().unwrap();
     assert_eq!(last.position(), MIB as u64 - 1);
@@ -145,16 +164,34 @@ async fn files_that_one_user_has_begun_to_write_hold_little_and_others_are_serve
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn checksums_that_one_user_asks_for_at_once_hold_little_and_others_are_served() {
     let attacked = attacked();
-    let (alice, bob) = (login(&attacked, "alice").await, login(&attacked, "bob").await);
+    let (alice, bob) = both(&attacked.gateway.address).await;
     let file = path("/shared/file");
     put(&alice, &file, 150).await;
     let who = whoever();
     let sums = iter(0..140).map(|_| alice.checksum(&who, &file)).buffer_unordered(140);
-    let (sums, ()) = tokio::join!(sums.try_collect::<Vec<_>>(), assert_served(&bob, "bobs"));
+    let (sums, ()) = tokio::join!(sums.try_collect::<Vec<_>>(), assert_served(&bob, "/shared"));
     let sums = sums.unwrap();
     assert_eq!(sums[0].algorithm, "COMPOSITE-CRC32C");
     let expected = crc32c::crc32c(&vec![3; 150 * MIB]).to_be_bytes();
     assert!(sums.iter().all(|sum| sum.value == expected), "{:02x?}", sums[0].value);
-    let most = most_mib(&attacked);
+    let most = most_mib(&attacked.gateway.process);
+    assert!(most < MOST_MIB, "{most} MiB");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reads_whose_answers_one_user_never_takes_hold_little_and_others_are_served() {
+    // All of a cluster in one process.
+    let up = Up::start_after(two_users);
+    let (alice, bob) = both(&up.address).await;
+    put(&alice, &path("/tmp/file"), 1).await;
+    let address = up.address.parse().unwrap();
+    let token = log_in(address, "alice", &secret("alice")).unwrap().token;
+    let _unread = Attack::unread_reads(address, &token, 100, "/tmp/file").unwrap();
+    // Answers fill the connections one after the other.
+    let end = Instant::now() + UNREAD_FOR;
+    while Instant::now() < end {
+        assert_served(&bob, "/tmp").await;
+    }
+    let most = most_mib(&up.process);
     assert!(most < MOST_MIB, "{most} MiB");
 }

@@ -6,6 +6,8 @@ mod support;
 
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use strait_testkit::attacks::{Attack, Crowd, Times, log_in};
 use strait_testkit::{eventually, free_port, http_request};
@@ -15,6 +17,9 @@ use support::{DEADLINE, Gateway, Run, command, fresh};
 const MEMORY_KIB: u64 = 256 << 10;
 /// Memory that it may take beside clients that send nothing to keep.
 const LITTLE_MEMORY_KIB: u64 = 80 << 10;
+/// Threads that the gateway may have beside one for each processor: one for each call at its store
+/// (120), and some others.
+const MOST_THREADS: usize = 150;
 /// Longer than the longest call during an attack on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Another local user than the gateway's.
@@ -78,6 +83,11 @@ impl Scene {
         assert!(most < kib, "{most} KiB");
     }
 
+    /// The gateway's threads.
+    fn threads(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/task", self.gateway.process.id())).unwrap().count()
+    }
+
     /// A number on the page of metrics.
     fn number(&self, series: &str) -> u64 {
         let page = http_request("GET", &self.metrics, "/metrics").unwrap().body;
@@ -120,6 +130,23 @@ fn a_users_checksums_hold_nobody_up_and_end_when_the_user_leaves() {
     // Each of them would take many minutes.
     let waiting = || number("strait_gateway_store_calls_waiting");
     eventually("nothing runs for a user who has left", DEADLINE, || running() + waiting() == 0);
+}
+
+#[test]
+fn calls_that_one_user_makes_at_once_start_few_threads_and_hold_nobody_up() {
+    let scene = Scene::new();
+    let ada = log_in(scene.address(), "ada", &secret("ada")).unwrap();
+    let answers = Arc::default();
+    let attack = Attack::stats(scene.address(), &ada.token, 100, "/endless", &answers).unwrap();
+    let mut most = 0;
+    eventually("the calls are answered", DEADLINE, || {
+        most = most.max(scene.threads());
+        answers.load(Ordering::Relaxed) > 50_000
+    });
+    scene.other_user_works();
+    drop(attack);
+    let processors = std::thread::available_parallelism().unwrap().get();
+    assert!(most <= processors + MOST_THREADS, "{most} threads");
 }
 
 /// Bob works, and the gateway's memory is bounded, while a process of another local user demands more

@@ -9,7 +9,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use strait_wire::*;
@@ -18,6 +18,10 @@ use strait_wire::*;
 const WIRE: Wire = Wire { protocol: Protocol::Binary, framed: true };
 /// Pause between two pieces of a slow request.
 const PAUSE: Duration = Duration::from_millis(100);
+/// Requests of one connection that [`Attack::stats`] sends at once.
+const AT_ONCE: usize = 50;
+/// Requests of one connection of [`Attack::unread_reads`]; the gateway's socket takes them.
+const UNREAD: usize = 200;
 /// Bytes of a user's put.
 const PUT_BYTES: usize = 1 << 20;
 
@@ -50,6 +54,14 @@ fn attached(address: SocketAddr, token: &Option<Secret>) -> Option<TcpStream> {
 /// Whether the other end has neither sent bytes nor closed.
 fn is_silent(stream: &mut TcpStream) -> bool {
     matches!(stream.read(&mut [0; 512]), Err(error) if error.kind() == ErrorKind::WouldBlock)
+}
+
+/// As [`attached`], with typed calls.
+fn attached_client(address: SocketAddr, token: &Option<Secret>) -> std::result::Result<Client, DfsError> {
+    let mut client = Client::connect(address, WIRE);
+    let request = OpenSessionRequest { token: token.clone(), ..Default::default() };
+    client.v2::<methods::OpenSession>(request)?;
+    Ok(client)
 }
 
 /// One step of [`Attack::many_readers`].
@@ -155,6 +167,57 @@ impl Attack {
             // Bytes that don't fit the socket's buffer are skipped.
             !matches!(stream.write(&piece), Err(error) if error.kind() != ErrorKind::WouldBlock)
         })
+    }
+
+    /// Connections in the session with this token that each ask for the status of one path, many times
+    /// at once and repeatedly. `answers` counts the answers.
+    ///
+    /// # Errors
+    /// The gateway's, if a connection can't be attached to the session.
+    pub fn stats(
+        address: SocketAddr,
+        token: &Option<Secret>,
+        connections: usize,
+        path: &str,
+        answers: &Arc<AtomicUsize>,
+    ) -> std::result::Result<Self, DfsError> {
+        let request = GetFileInfoRequest { path: Some(path.to_owned()), ..Default::default() };
+        let requests = methods::GetFileInfo::call(WIRE, 1, &request.into()).to_bytes().repeat(AT_ONCE);
+        let asking = |mut client: Client| {
+            let (requests, answers) = (requests.clone(), answers.clone());
+            move || {
+                let sent = client.stream.write_all(&requests);
+                let came = (0..AT_ONCE).take_while(|_| sent.is_ok() && client.message().is_some()).count();
+                answers.fetch_add(came, Ordering::Relaxed);
+            }
+        };
+        let clients = (0..connections).map(|_| attached_client(address, token));
+        Ok(Self::start(clients.map(|client| client.map(asking)).collect::<std::result::Result<Vec<_>, _>>()?))
+    }
+
+    /// Connections in the session with this token that each ask for 1 MiB of a file many times, and
+    /// take no answer. They ask once.
+    ///
+    /// # Errors
+    /// The gateway's, if the file can't be opened.
+    pub fn unread_reads(
+        address: SocketAddr,
+        token: &Option<Secret>,
+        connections: usize,
+        path: &str,
+    ) -> std::result::Result<Vec<Client>, DfsError> {
+        let ask = |_| {
+            let mut client = attached_client(address, token)?;
+            let request = OpenFileRequest { path: Some(path.to_owned()), ..Default::default() };
+            let handle = client.v2::<methods::OpenFile>(request)?.handle;
+            for _ in 0..UNREAD {
+                let length = Some(PUT_BYTES as i32);
+                let request = ReadRangeRequest { handle, offset: Some(0), length, ..Default::default() };
+                client.send::<methods::ReadRange>(&request.into());
+            }
+            Ok(client)
+        };
+        (0..connections).map(ask).collect()
     }
 
     /// Connections that each ask for the checksum of one file, repeatedly.

@@ -2,7 +2,7 @@
 
 use super::attributes::clear_set_id_bits;
 use super::root::from_errno;
-use crate::work::blocking;
+use crate::work::{self, blocking};
 use crate::{Error, ErrorKind, FileWriter, MAX_CHUNK_BYTES, Result, StorePath, fail};
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -76,8 +76,9 @@ impl Writer {
         let idle = self.syncing.as_ref().is_none_or(JoinHandle::is_finished);
         if position >= self.sync_at && idle {
             let target = self.target.clone();
-            // A failure is kept for the next sync or close.
-            self.syncing = Some(tokio::task::spawn_blocking(move || drop(target.sync())));
+            // A failure is kept for the next sync or close. On a disk that hangs, the sync keeps the
+            // append's turn, so that one user's files don't take all threads.
+            self.syncing = Some(work::beside(move || drop(target.sync())));
             self.sync_at = position + SYNC_EVERY_BYTES;
         }
     }
