@@ -10,9 +10,10 @@ use super::super::wire::{DatanodeId, ExtendedBlock};
 use super::wire::*;
 use prost::Message;
 use std::collections::HashMap;
+use std::io;
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use strait_store::{Error, ErrorKind, Result};
 use tokio::time::sleep;
 
@@ -38,10 +39,18 @@ pub struct LeaseHolder {
     name: String,
     client_id: [u8; 16],
     next_call: AtomicI32,
-    /// The connection, and the namenode that it leads to.
-    channel: tokio::sync::Mutex<Option<(usize, Arc<Channel>)>>,
+    connection: tokio::sync::Mutex<Connection>,
     open_files: AtomicUsize,
     renewing: Mutex<bool>,
+}
+
+/// The connection that all calls of a holder share.
+#[derive(Debug, Default)]
+struct Connection {
+    /// It, and the index of the namenode that it leads to.
+    channel: Option<(usize, Arc<Channel>)>,
+    /// The last failure to connect: index, time and reason.
+    failure: Option<(usize, Instant, io::Error)>,
 }
 
 /// An open file of a holder; its lease is renewed until this is dropped.
@@ -90,7 +99,7 @@ impl LeaseHolder {
             name: format!("strait-{}", uuid::Uuid::new_v4()),
             client_id: *uuid::Uuid::new_v4().as_bytes(),
             next_call: AtomicI32::new(0),
-            channel: tokio::sync::Mutex::default(),
+            connection: tokio::sync::Mutex::default(),
             open_files: AtomicUsize::new(0),
             renewing: Mutex::new(false),
         }
@@ -155,18 +164,35 @@ impl LeaseHolder {
 
     /// The connection to the namenode with this index, which all calls share.
     async fn channel(&self, index: usize) -> std::result::Result<Arc<Channel>, RpcError> {
-        let mut slot = self.channel.lock().await;
-        if let Some((to, channel)) = &*slot
+        let asked = Instant::now();
+        let mut connection = self.connection.lock().await;
+        if let Some((to, channel)) = &connection.channel
             && *to == index
             && !channel.has_ended()
         {
             return Ok(Arc::clone(channel));
         }
+        // Without this, each call would try after all those before it, for seconds each.
+        if let Some((to, at, error)) = &connection.failure
+            && *to == index
+            && *at >= asked
+        {
+            return Err(RpcError::NotSent(io::Error::new(error.kind(), error.to_string())));
+        }
         let address = self.namenode.address(index);
-        let channel = Channel::open(address, &self.user, CLIENT_PROTOCOL, &self.client_id).await?;
-        let channel = Arc::new(channel);
-        *slot = Some((index, Arc::clone(&channel)));
-        Ok(channel)
+        match Channel::open(address, &self.user, CLIENT_PROTOCOL, &self.client_id).await {
+            Ok(channel) => {
+                let channel = Arc::new(channel);
+                connection.channel = Some((index, Arc::clone(&channel)));
+                Ok(channel)
+            }
+            Err(RpcError::NotSent(error)) => {
+                let again = io::Error::new(error.kind(), error.to_string());
+                connection.failure = Some((index, Instant::now(), again));
+                Err(RpcError::NotSent(error))
+            }
+            Err(error) => Err(error),
+        }
     }
 }
 
@@ -325,4 +351,36 @@ fn is_not_reported(error: &Error) -> bool {
 
 fn strange(what: &'static str) -> Error {
     Error::new(ErrorKind::Internal, what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::rpc::CONNECT_TIMEOUT;
+    use super::super::fake;
+    use super::*;
+    use futures::future::join_all;
+    use tokio::net::{TcpSocket, TcpStream};
+    use tokio::time::timeout;
+
+    #[tokio::test]
+    async fn calls_wait_together_for_a_namenode_whose_host_is_down() {
+        // As a host that is down, it never answers a connection: its queue is full.
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let silent = socket.listen(1).unwrap();
+        let address = silent.local_addr().unwrap();
+        let mut queued = Vec::new();
+        while let Ok(connected) = timeout(Duration::from_millis(300), TcpStream::connect(address)).await {
+            queued.push(connected.unwrap());
+        }
+        let active = fake::namenode(|_, _| Ok(Vec::new())).await;
+        let namenode = Arc::new(Namenode::new(vec![address.to_string(), active]));
+        let holder = LeaseHolder::new(namenode, "alice");
+        let request = RenewLeaseRequest { client_name: holder.name.clone() };
+        let begin = Instant::now();
+        for outcome in join_all((0..16).map(|_| holder.call("renewLease", &request))).await {
+            let EmptyResponse {} = outcome.unwrap();
+        }
+        assert!(begin.elapsed() < 3 * CONNECT_TIMEOUT, "{:?}", begin.elapsed());
+    }
 }

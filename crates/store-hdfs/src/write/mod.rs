@@ -19,6 +19,8 @@
 //! in no encryption zone. The library has the rest.
 
 mod cutter;
+#[cfg(test)]
+mod fake;
 mod holder;
 mod line;
 mod pipeline;
