@@ -30,6 +30,10 @@ const MAX_HOLDERS: usize = 256;
 /// (`dfs.client.block.write.locateFollowingBlock.initial.delay.ms`).
 const FIRST_REPORT_PAUSE: Duration = Duration::from_millis(1);
 
+/// Part of the namenode's answer to a writer whose file the namenode itself recovers
+/// (`FSNamesystem.checkLease`, `HdfsServerConstants.NAMENODE_LEASE_HOLDER`).
+const OWNED_BY_NAMENODE: &str = "is not the lease owner (=HDFS_NameNode";
+
 /// One user.
 #[derive(Debug)]
 pub struct LeaseHolder {
@@ -312,8 +316,16 @@ impl OpenFile {
         Ok(())
     }
 
-    /// Whether the file still has its path.
-    pub async fn is_at_its_path(&self) -> Result<bool> {
+    /// Whether the file waits at its path for a recovery: nobody has closed it or opened it again.
+    pub async fn is_left_open(&self) -> Result<bool> {
+        match self.fsync(None).await {
+            Ok(()) => {}
+            // A recovery has begun.
+            Err(error) if error.kind() == ErrorKind::Busy && error.message().contains(OWNED_BY_NAMENODE) => {}
+            // It is closed, or another client writes it, which a recovery would cut off.
+            Err(error) if error.kind() == ErrorKind::Busy => return Ok(false),
+            Err(error) => return Err(error),
+        }
         let request = GetFileInfoRequest { path: self.path.clone() };
         let answer: GetFileInfoResponse = self.holder.call("getFileInfo", &request).await?;
         Ok(answer.status.is_some_and(|status| status.file_id == Some(self.id)))
