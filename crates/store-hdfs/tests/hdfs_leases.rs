@@ -72,3 +72,44 @@ async fn the_recovery_of_an_abandoned_file_leaves_its_next_writer_alone() {
     assert_eq!(far.read_all(&me, &path, 100).await.unwrap(), b"before, and after");
     far.remove(&me, &path, false).await.unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_whose_opening_has_an_unknown_outcome_become_free() {
+    let hdfs = MiniHdfs::start().unwrap();
+    let namenode = hdfs.uri().trim_start_matches("hdfs://").parse().unwrap();
+    let answers_pass = Arc::new(AtomicBool::new(true));
+    let near = HdfsStore::connect(&format!("hdfs://{}", relay(namenode, &answers_pass))).await.unwrap();
+    let far = HdfsStore::connect(hdfs.uri()).await.unwrap();
+    let me = Principal::new(&current_user());
+    let dir = StorePath::parse(&hdfs.scratch("unknown")).unwrap();
+    let [created, appended, open] = ["created", "appended", "open"].map(|name| dir.join(name).unwrap());
+    let options = CreateOptions::default();
+    far.write_all(&me, &appended, &options, Bytes::from_static(b"before")).await.unwrap();
+    // The user's leases are renewed for as long as this is open.
+    let mut open_all_along = near.create(&me, &open, &options).await.unwrap();
+
+    answers_pass.store(false, Ordering::SeqCst);
+    let (creation, append) = tokio::join!(near.create(&me, &created, &options), near.append(&me, &appended));
+    for outcome in [creation, append] {
+        let error = outcome.err().expect("the answer is lost");
+        assert_eq!(error.kind(), ErrorKind::OutcomeUnknown, "{error}");
+    }
+    answers_pass.store(true, Ordering::SeqCst);
+    let deadline = Instant::now() + Duration::from_secs(25);
+    for path in [&created, &appended] {
+        let mut writer = loop {
+            match far.append(&me, path).await {
+                Ok(writer) => break writer,
+                Err(error) => {
+                    assert!(error.kind() == ErrorKind::Busy && Instant::now() < deadline, "{error}")
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        };
+        writer.append(Bytes::from_static(b", after")).await.unwrap();
+        writer.close().await.unwrap();
+    }
+    assert_eq!(far.read_all(&me, &appended, 100).await.unwrap(), b"before, after");
+    open_all_along.close().await.unwrap();
+    far.remove(&me, &dir, true).await.unwrap();
+}

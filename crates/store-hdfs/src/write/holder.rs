@@ -11,8 +11,8 @@ use super::wire::*;
 use prost::Message;
 use std::collections::HashMap;
 use std::io;
-use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use strait_store::{Error, ErrorKind, Result};
 use tokio::time::sleep;
@@ -44,8 +44,13 @@ pub struct LeaseHolder {
     client_id: [u8; 16],
     next_call: AtomicI32,
     connection: tokio::sync::Mutex<Connection>,
-    open_files: AtomicUsize,
-    renewing: Mutex<bool>,
+    open_files: Mutex<OpenFiles>,
+}
+
+#[derive(Debug, Default)]
+struct OpenFiles {
+    ids: Vec<u64>,
+    is_renewing: bool,
 }
 
 /// The connection that all calls of a holder share.
@@ -104,8 +109,7 @@ impl LeaseHolder {
             client_id: *uuid::Uuid::new_v4().as_bytes(),
             next_call: AtomicI32::new(0),
             connection: tokio::sync::Mutex::default(),
-            open_files: AtomicUsize::new(0),
-            renewing: Mutex::new(false),
+            open_files: Mutex::default(),
         }
     }
 
@@ -150,10 +154,31 @@ impl LeaseHolder {
     }
 
     /// Makes the namenode close the file at `path`, whoever writes it. False while it is doing so.
-    pub async fn recover_lease(&self, path: &str) -> Result<bool> {
+    async fn recover_lease(&self, path: &str) -> Result<bool> {
         let request = RecoverLeaseRequest { path: path.to_owned(), client_name: self.name.clone() };
         let answer: DoneResponse = self.call("recoverLease", &request).await?;
         Ok(answer.done)
+    }
+
+    /// Recovers the file at `path` if this holder has it open, and none of its writers does: the answer
+    /// to its opening was lost. False while the namenode is doing so.
+    pub async fn recover_unknown(self: &Arc<Self>, path: &str) -> Result<bool> {
+        let Some(id) = self.file_at(path).await? else { return Ok(true) };
+        if self.open_files().ids.contains(&id) {
+            return Ok(true);
+        }
+        OpenFile::new(self, path, id).recover().await
+    }
+
+    /// The id of the file at `path`.
+    async fn file_at(&self, path: &str) -> Result<Option<u64>> {
+        let request = GetFileInfoRequest { path: path.to_owned() };
+        let answer: GetFileInfoResponse = self.call("getFileInfo", &request).await?;
+        Ok(answer.status.and_then(|status| status.file_id))
+    }
+
+    fn open_files(&self) -> MutexGuard<'_, OpenFiles> {
+        self.open_files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A call that the namenode may get twice: it remembers the outcome, or the outcome is the same.
@@ -203,12 +228,12 @@ impl LeaseHolder {
 impl OpenFile {
     /// A file that `holder` has just opened for writing.
     pub fn new(holder: &Arc<LeaseHolder>, path: &str, id: u64) -> Self {
-        holder.open_files.fetch_add(1, Ordering::AcqRel);
-        let mut renewing = holder.renewing.lock().unwrap_or_else(PoisonError::into_inner);
-        if !std::mem::replace(&mut *renewing, true) {
+        let mut open = holder.open_files();
+        open.ids.push(id);
+        if !std::mem::replace(&mut open.is_renewing, true) {
             tokio::spawn(renew(Arc::downgrade(holder)));
         }
-        drop(renewing);
+        drop(open);
         Self { holder: Arc::clone(holder), path: path.to_owned(), id }
     }
 
@@ -316,8 +341,16 @@ impl OpenFile {
         Ok(())
     }
 
+    /// Makes the namenode close the file, whose writer is gone. False while it is doing so.
+    pub async fn recover(&self) -> Result<bool> {
+        match self.is_left_open().await? {
+            true => self.holder.recover_lease(&self.path).await,
+            false => Ok(true),
+        }
+    }
+
     /// Whether the file waits at its path for a recovery: nobody has closed it or opened it again.
-    pub async fn is_left_open(&self) -> Result<bool> {
+    async fn is_left_open(&self) -> Result<bool> {
         match self.fsync(None).await {
             Ok(()) => {}
             // A recovery has begun.
@@ -326,15 +359,14 @@ impl OpenFile {
             Err(error) if error.kind() == ErrorKind::Busy => return Ok(false),
             Err(error) => return Err(error),
         }
-        let request = GetFileInfoRequest { path: self.path.clone() };
-        let answer: GetFileInfoResponse = self.holder.call("getFileInfo", &request).await?;
-        Ok(answer.status.is_some_and(|status| status.file_id == Some(self.id)))
+        Ok(self.holder.file_at(&self.path).await? == Some(self.id))
     }
 }
 
 impl Drop for OpenFile {
     fn drop(&mut self) {
-        self.holder.open_files.fetch_sub(1, Ordering::AcqRel);
+        let ids = &mut self.holder.open_files().ids;
+        ids.iter().position(|id| *id == self.id).map(|at| ids.swap_remove(at));
     }
 }
 
@@ -344,9 +376,9 @@ async fn renew(holder: Weak<LeaseHolder>) {
         sleep(RENEWAL).await;
         let Some(holder) = holder.upgrade() else { return };
         {
-            let mut renewing = holder.renewing.lock().unwrap_or_else(PoisonError::into_inner);
-            if holder.open_files.load(Ordering::Acquire) == 0 {
-                *renewing = false;
+            let mut open = holder.open_files();
+            if open.ids.is_empty() {
+                open.is_renewing = false;
                 return;
             }
         }

@@ -217,13 +217,7 @@ async fn close_abandoned(mut open: Open) {
     // A recovery may take long: only the file's lease is kept, no bytes.
     let file = Arc::clone(&open.file);
     drop(open);
-    recover(&path, || async {
-        match file.is_left_open().await? {
-            true => file.holder.recover_lease(&file.path).await,
-            false => Ok(true),
-        }
-    })
-    .await;
+    recover(&path, || file.recover()).await;
 }
 
 fn closed<T>() -> Result<T> {
