@@ -23,8 +23,8 @@ import org.apache.hadoop.hdfs.protocol.LocatedBlock;
 
 /**
  * {@code HdfsOrders URI [NAME=VALUE…]}: HDFS's own client with these properties, which does what each line of its input asks and
- * answers with a line: the figure of it. One process for all, since a JVM needs a while to get
- * fast.
+ * answers with a line: the figure of it. After that of files and flushes comes the number done:
+ * {@code BENCH_HDFS_LIMIT_S} limits their time. One process for all, since a JVM needs a while to get fast.
  */
 final class HdfsOrders {
     private static final int PIECE_BYTES = 1 << 20;
@@ -32,6 +32,9 @@ final class HdfsOrders {
     private static final int STREAM_BUFFER_BYTES = 4096;
     private static final int APPEND_BYTES = 100;
     private static final byte[] SMALL = {'1', '2', '3', '4', '5'};
+
+    private static final long LIMIT_NANOS =
+            Long.parseLong(System.getenv().getOrDefault("BENCH_HDFS_LIMIT_S", "3600")) * 1_000_000_000L;
 
     private final FileSystem files;
 
@@ -53,7 +56,7 @@ final class HdfsOrders {
         }
     }
 
-    private double follow(String[] order) throws Exception {
+    private Object follow(String[] order) throws Exception {
         String path = order[1];
         switch (order[0]) {
             case "write":
@@ -188,39 +191,43 @@ final class HdfsOrders {
     }
 
     /** Milliseconds that half of them take less than. */
-    private double smallFiles(String directory, int count) throws IOException {
+    private String smallFiles(String directory, int count) throws IOException {
         long[] times = new long[count];
-        for (int at = 0; at < count; at++) {
+        int done = 0;
+        for (long start = System.nanoTime(); done < count && isInTime(start); done++) {
             long begin = System.nanoTime();
-            try (FSDataOutputStream out = create(directory + "/" + at, (short) 1)) {
+            try (FSDataOutputStream out = create(directory + "/" + done, (short) 1)) {
                 out.write(SMALL);
             }
-            times[at] = System.nanoTime() - begin;
+            times[done] = System.nanoTime() - begin;
         }
-        return median(times) / 1e6;
+        return median(Arrays.copyOf(times, done)) / 1e6 + " " + done;
     }
 
     /** Files a second of all threads together. */
-    private double filesOf4Kb(String directory, int count, int threads) throws Exception {
+    private String filesOf4Kb(String directory, int count, int threads) throws Exception {
         byte[] content = new byte[PREAD_BYTES];
         long begin = System.nanoTime();
-        inThreads(threads, thread -> {
-            for (int at = thread; at < count; at += threads) {
+        long done = inThreads(threads, thread -> {
+            int own = 0;
+            for (int at = thread; at < count && isInTime(begin); at += threads) {
                 try (FSDataOutputStream out = create(directory + "/" + at, (short) 1)) {
                     out.write(content);
                 }
+                own++;
             }
-            return 0;
+            return own;
         });
-        return count / secondsSince(begin);
+        return done / secondsSince(begin) + " " + done;
     }
 
     /** Microseconds that half of the appends, each with hflush or hsync, take less than. */
-    private double flushes(String path, int count, boolean sync) throws IOException {
+    private String flushes(String path, int count, boolean sync) throws IOException {
         byte[] piece = new byte[APPEND_BYTES];
         long[] times = new long[count];
+        int done = 0;
         try (FSDataOutputStream out = create(path, (short) 3)) {
-            for (int at = 0; at < count; at++) {
+            for (long start = System.nanoTime(); done < count && isInTime(start); done++) {
                 long begin = System.nanoTime();
                 out.write(piece);
                 if (sync) {
@@ -228,10 +235,10 @@ final class HdfsOrders {
                 } else {
                     out.hflush();
                 }
-                times[at] = System.nanoTime() - begin;
+                times[done] = System.nanoTime() - begin;
             }
         }
-        return median(times) / 1e3;
+        return median(Arrays.copyOf(times, done)) / 1e3 + " " + done;
     }
 
     /** Calls a second of all threads together, each in a directory of its own. */
@@ -289,6 +296,10 @@ final class HdfsOrders {
         } finally {
             pool.shutdown();
         }
+    }
+
+    private static boolean isInTime(long start) {
+        return System.nanoTime() - start < LIMIT_NANOS;
     }
 
     private static double secondsSince(long begin) {

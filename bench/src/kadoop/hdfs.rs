@@ -82,7 +82,7 @@ impl System for Hdfs {
         let mut answer = String::new();
         match self.answers.read_line(&mut answer)? {
             0 => Err(format!("HDFS's client failed at {order:?}").into()),
-            _ => Ok(answer.trim().parse()?),
+            _ => Ok(answer.split_whitespace().next().ok_or("an empty answer")?.parse()?),
         }
     }
 }

@@ -5,7 +5,8 @@
 //! `BENCH_HDFS_MIB`: the large file's size, 1,024 by default. `BENCH_HDFS_FILES`: files of 4 KB, 10,000
 //! by default. `BENCH_HDFS_SMALL`: files of 5 bytes, 300 by default. `BENCH_HDFS_ROUNDS`: 5 by default,
 //! after one that isn't counted. `BENCH_HDFS_CASES`: parts of the names of the measured cases, separated by
-//! semicolons. `BENCH_HDFS_PEERS`: parts of the names of the peers, likewise.
+//! semicolons. `BENCH_HDFS_PEERS`: parts of the names of the peers, likewise. `BENCH_HDFS_LIMIT_S`: seconds after
+//! which a client ends its files or flushes in a round, 30 by default; the table says how many it had done.
 
 mod adapter;
 
@@ -20,12 +21,15 @@ use adapter::Adapter;
 pub use adapter::follow_orders;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
 use strait_testkit::{MiniHdfs, Options, spawn_bound};
 
 const DATANODES: usize = 3;
 const FLUSHES: usize = 1_000;
 /// The namenode's and the datanodes' memory, and the collector that Java selects for servers.
 const JVM_FLAGS: [&str; 2] = ["-Xmx1g", "-XX:-UseSerialGC"];
+/// Seconds of a client for its files or flushes in a round. Only peers that wait need more.
+const LIMIT_S: (&str, usize) = ("BENCH_HDFS_LIMIT_S", 30);
 /// The Java client's wait for a block's report, in milliseconds.
 const WAIT: &str = "dfs.client.block.write.locateFollowingBlock.initial.delay.ms";
 
@@ -53,6 +57,14 @@ impl Work {
         }
     }
 
+    /// Its steps: MiB, files or appends.
+    fn count(&self) -> usize {
+        match self {
+            Self::Write { mib, .. } => *mib,
+            Self::SmallFiles { count } | Self::Files { count, .. } | Self::Flushes { count, .. } => *count,
+        }
+    }
+
     fn unit(&self) -> (&'static str, Better) {
         match self {
             Self::Write { .. } => ("MB/s", Better::Higher),
@@ -63,10 +75,19 @@ impl Work {
     }
 }
 
+/// A client's result at a work.
+#[derive(Debug, Clone, Copy)]
+struct Measured {
+    /// In the work's unit, over the steps that it has done.
+    value: f64,
+    /// Its steps, fewer than the work's if the limit ended it.
+    done: usize,
+}
+
 /// A client of HDFS.
 trait Client {
-    /// Does the work at a fresh path, and returns the figure in the work's unit.
-    fn measure(&mut self, work: &Work, path: &str) -> Result<f64>;
+    /// Does the work at a fresh path: of files and flushes as many as the limit of time allows.
+    fn measure(&mut self, work: &Work, path: &str) -> Result<Measured>;
 
     /// The client's processes.
     fn processes(&self) -> Vec<u32>;
@@ -80,8 +101,9 @@ struct Ordered {
 }
 
 impl Ordered {
-    fn start(mut command: Command) -> Result<Self> {
+    fn start(mut command: Command, limit: Duration) -> Result<Self> {
         let mut child = spawn_bound({
+            command.env(LIMIT_S.0, limit.as_secs().to_string());
             command.stdin(Stdio::piped()).stdout(Stdio::piped());
             command
         })?;
@@ -92,7 +114,7 @@ impl Ordered {
 }
 
 impl Client for Ordered {
-    fn measure(&mut self, work: &Work, path: &str) -> Result<f64> {
+    fn measure(&mut self, work: &Work, path: &str) -> Result<Measured> {
         let order = match work {
             Work::Write { mib, replication } => format!("write {path} {mib} {replication} 1"),
             Work::SmallFiles { count } => format!("small-files {path} {count}"),
@@ -103,7 +125,11 @@ impl Client for Ordered {
         let mut answer = String::new();
         match self.answers.read_line(&mut answer)? {
             0 => Err(format!("a client failed at {order:?}").into()),
-            _ => Ok(answer.trim().parse()?),
+            // The figure, and the steps done of work with a limit.
+            _ => match answer.trim().split_once(' ') {
+                Some((value, done)) => Ok(Measured { value: value.parse()?, done: done.parse()? }),
+                None => Ok(Measured { value: answer.trim().parse()?, done: work.count() }),
+            },
         }
     }
 
@@ -128,7 +154,7 @@ struct Through {
 }
 
 impl Client for Through {
-    fn measure(&mut self, work: &Work, path: &str) -> Result<f64> {
+    fn measure(&mut self, work: &Work, path: &str) -> Result<Measured> {
         self.client.measure(work, path)
     }
 
@@ -144,11 +170,24 @@ struct Figures {
     processor: Vec<f64>,
     /// Its part in the kernel.
     system: Vec<f64>,
+    /// The fewest steps done in a round that the limit ended.
+    cut: Option<usize>,
+}
+
+impl Figures {
+    /// The client's name for the table.
+    fn named(&self, name: &str, work: &Work) -> String {
+        match self.cut {
+            Some(done) => format!("{name} ({done} of {} done in time)", work.count()),
+            None => name.to_owned(),
+        }
+    }
 }
 
 pub fn run() -> Result<Vec<Row>> {
     let (mib, files) = (setting("BENCH_HDFS_MIB", 1_024)?, setting("BENCH_HDFS_FILES", 10_000)?);
     let (rounds, small) = (setting("BENCH_HDFS_ROUNDS", 5)?, setting("BENCH_HDFS_SMALL", 300)?);
+    let limit = Duration::from_secs(setting(LIMIT_S.0, LIMIT_S.1)? as u64);
     let hdfs = MiniHdfs::start_own(&Options {
         datanodes: DATANODES,
         replication: 1,
@@ -166,7 +205,7 @@ pub fn run() -> Result<Vec<Row>> {
     ];
     works.extend([1, 8, 32].map(|writers| Work::Files { count: files, writers }));
     works.retain(|work| is_chosen("BENCH_HDFS_CASES", &work.case()));
-    let mut clients = clients(&hdfs)?;
+    let mut clients = clients(&hdfs, limit)?;
     let mut all = vec![vec![Figures::default(); clients.len()]; works.len()];
     for round in 0..=rounds {
         for (work, figures) in works.iter().zip(&mut all) {
@@ -175,13 +214,18 @@ pub fn run() -> Result<Vec<Row>> {
                 let at = (round + turn) % clients.len();
                 let (name, client) = &mut clients[at];
                 let path = format!("/bench-{round}-{at}");
+                eprintln!("round {round} of {rounds}: {}: {name}", work.case());
                 let before = processor(client.as_ref())?;
-                let value = client.measure(work, &path).map_err(|error| format!("{name}: {error}"))?;
+                let measured = client.measure(work, &path).map_err(|error| format!("{name}: {error}"))?;
                 if round > 0 {
                     let [user, system] = processor(client.as_ref())?;
                     figures[at].processor.push(user + system - before[0] - before[1]);
                     figures[at].system.push(system - before[1]);
-                    figures[at].values.push(value);
+                    figures[at].values.push(measured.value);
+                    if measured.done < work.count() {
+                        figures[at].cut =
+                            Some(figures[at].cut.map_or(measured.done, |cut| cut.min(measured.done)));
+                    }
                 }
                 clear(&hdfs)?;
             }
@@ -199,26 +243,27 @@ pub fn run() -> Result<Vec<Row>> {
 }
 
 /// The adapter first, and then its peers.
-fn clients(hdfs: &MiniHdfs) -> Result<Vec<(&'static str, Box<dyn Client>)>> {
+fn clients(hdfs: &MiniHdfs, limit: Duration) -> Result<Vec<(&'static str, Box<dyn Client>)>> {
     let mut clients: Vec<(&'static str, Box<dyn Client>)> =
-        vec![("adapter", Box::new(Adapter::connect(hdfs.uri())?))];
+        vec![("adapter", Box::new(Adapter::connect(hdfs.uri(), limit)?))];
     let is_wanted = |name| is_chosen("BENCH_HDFS_PEERS", name);
+    let start = |command| Ordered::start(command, limit).map(Box::new);
     if is_wanted("gateway") {
         let gateway = Gateway::start(hdfs.uri())?;
-        let client = Adapter::connect(&format!("strait://{}", gateway.address))?;
+        let client = Adapter::connect(&format!("strait://{}", gateway.address), limit)?;
         clients.push(("gateway", Box::new(Through { client, gateway: gateway.id(), _gateway: gateway })));
     }
     if is_wanted("Java, 5 ms") {
-        clients.push(("Java, 5 ms", Box::new(Ordered::start(hdfs_orders(hdfs, &[(WAIT, "5")])?)?)));
+        clients.push(("Java, 5 ms", start(hdfs_orders(hdfs, &[(WAIT, "5")])?)?));
     }
     if is_wanted("Java, default") {
-        clients.push(("Java, default", Box::new(Ordered::start(hdfs_orders(hdfs, &[])?)?)));
+        clients.push(("Java, default", start(hdfs_orders(hdfs, &[])?)?));
     }
     if is_wanted("libhdfs, 5 ms") {
-        clients.push(("libhdfs, 5 ms", Box::new(Ordered::start(libhdfs_orders(hdfs, &[(WAIT, "5")])?)?)));
+        clients.push(("libhdfs, 5 ms", start(libhdfs_orders(hdfs, &[(WAIT, "5")])?)?));
     }
     if is_wanted("hdfs-native") {
-        clients.push(("hdfs-native", Box::new(Ordered::start(hdfs_native_orders(hdfs)?)?)));
+        clients.push(("hdfs-native", start(hdfs_native_orders(hdfs)?)?));
     }
     Ok(clients)
 }
@@ -262,8 +307,9 @@ fn row(work: &Work, names: &[&str], figures: &[Figures]) -> Row {
         });
         let cpu = ours.processor.iter().zip(&figures.processor).map(|(ours, theirs)| ours / theirs);
         println!(
-            "  {name:<16} {:>10.2} {unit:<8} the adapter is {:>6.2} times as fast, with {:>5.2} of its {:.2} s of \
+            "  {:<16} {:>10.2} {unit:<8} the adapter is {:>6.2} times as fast, with {:>5.2} of its {:.2} s of \
              processor time, {:.2} s of them in the kernel",
+            figures.named(name, work),
             Sample::new(figures.values.clone()).median(),
             Sample::new(times.collect()).median(),
             Sample::new(cpu.collect()).median(),
@@ -272,7 +318,9 @@ fn row(work: &Work, names: &[&str], figures: &[Figures]) -> Row {
         );
     }
     let sample = Sample::new(ours.values.clone());
-    let row = Row::new(work.case(), unit, better, ours.values.len(), &sample);
+    let row = Row::new(ours.named(&work.case(), work), unit, better, ours.values.len(), &sample);
     let peers = names.iter().zip(figures).skip(1);
-    peers.fold(row, |row, (name, figures)| row.with_peer(name, Sample::new(figures.values.clone()).median()))
+    peers.fold(row, |row, (name, figures)| {
+        row.with_peer(&figures.named(name, work), Sample::new(figures.values.clone()).median())
+    })
 }

@@ -6,6 +6,7 @@ use super::library::LibraryFile;
 use super::library_writer::LibraryWriter;
 use super::namespace::checked_permission;
 use super::reader::HdfsReader;
+use super::recovery::recover;
 use super::retry::{Backoff, PATIENCE, with_patience};
 use super::shared::Shared;
 use super::source::{DatanodesFile, Source};
@@ -19,6 +20,7 @@ use strait_store::FileWriter;
 use strait_store::budget::Pool;
 use strait_store::{BlockLocation, CreateOptions, Principal};
 use strait_store::{Error, ErrorKind, MAX_CONCAT_SOURCES, Result, StorePath, fail};
+use tokio::runtime::Handle;
 
 /// Permission of a new file for which the caller gives none: Hadoop's own default (0666 less the
 /// umask 022).
@@ -125,8 +127,18 @@ impl Shared {
                 tracing::debug!(path, "in an encryption zone, written by the library");
                 self.create_by_library(who, path, options).await
             }
-            Err(error) => Err(error),
+            Err(error) => Err(self.not_opened(&holder, path, error)),
         }
+    }
+
+    /// Frees the file at `path` if the namenode has opened it for `holder` and the answer was lost.
+    fn not_opened(&self, holder: &Arc<LeaseHolder>, path: &str, error: Error) -> Error {
+        if error.kind() == ErrorKind::OutcomeUnknown {
+            let (holder, at) = (Arc::clone(holder), path.to_owned());
+            let recovery = async move { recover(&at, || holder.recover_unknown(&at)).await };
+            self.recoveries.run(path.to_owned(), recovery, &Handle::current());
+        }
+        error
     }
 
     async fn create_by_library(
@@ -158,7 +170,7 @@ impl Shared {
                     tracing::debug!(path, %error, "appended to by the library");
                     return self.append_by_library(who, path).await;
                 }
-                Err(error) => return Err(append_refusal(error)),
+                Err(error) => return Err(append_refusal(self.not_opened(&holder, path, error))),
             }
         };
         let memory = Pool::of_process().share(&who.user);

@@ -5,7 +5,8 @@
 //! frees their files at once, in the background.
 
 use super::errors::{Effect, from_library};
-use super::retry::Backoff;
+use super::retry::{Backoff, LONGEST_PAUSE};
+use super::shared::is_about_the_namenode;
 use hdfs_native::Client;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,11 +14,16 @@ use std::time::Duration;
 use strait_store::{ErrorKind, Result};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
+use tokio::time::{Instant, timeout};
 
 /// An abandoned file is writable again within this time: the namenode's soft limit
 /// (`HdfsConstants.LEASE_SOFTLIMIT_PERIOD`, 60 s, for a writer whose whole process died), and the
 /// time in which datanodes agree on the length.
 pub(super) const RECOVERY_LIMIT: Duration = Duration::from_secs(90);
+
+/// A recovery waits for a namenode that is away for at most this time, longer than any outage that a
+/// process survives. The lease of the file lives as long as its holder writes other files.
+const OUTAGE_LIMIT: Duration = Duration::from_secs(24 * 3_600);
 
 /// The running recoveries, by path.
 #[derive(Debug, Default)]
@@ -60,13 +66,14 @@ impl Recoveries {
         });
     }
 
-    /// Waits for a running recovery of `path`: the namenode would mistake a new writer of the file
-    /// for the abandoned one.
+    /// Waits for a running recovery of `path`, for [`RECOVERY_LIMIT`] at most: the namenode would
+    /// mistake a new writer of the file for the abandoned one.
     pub async fn wait(&self, path: &str) {
         let waiting = self.lock().get(path).cloned();
         if let Some(mut waiting) = waiting {
             // The end of the recovery drops the sender, which ends this.
-            while waiting.changed().await.is_ok() {}
+            let ended = async { while waiting.changed().await.is_ok() {} };
+            let _ = timeout(RECOVERY_LIMIT, ended).await;
         }
     }
 
@@ -75,23 +82,62 @@ impl Recoveries {
     }
 }
 
-/// Asks the namenode to recover the lease of `path` until that is done.
+/// Asks the namenode to recover the lease of `path` until that is done. Its time begins when the
+/// namenode is there.
 pub(super) async fn recover<F>(path: &str, ask: impl Fn() -> F)
 where
     F: Future<Output = Result<bool>>,
 {
     let mut backoff = Backoff::within(RECOVERY_LIMIT);
+    let end = Instant::now() + OUTAGE_LIMIT;
     loop {
         match ask().await {
             Ok(true) => return,
             // Removed or renamed meanwhile: there is nothing to recover.
             Err(error) if error.kind() == ErrorKind::NotFound => return,
             Ok(false) => {}
+            Err(error) if is_about_the_namenode(error.kind()) && Instant::now() < end => {
+                tracing::debug!(path, %error, "lease recovery waits for the namenode");
+                backoff = Backoff::starting_at(LONGEST_PAUSE, RECOVERY_LIMIT);
+            }
             Err(error) => tracing::debug!(path, %error, "lease recovery goes on"),
         }
         if !backoff.pause().await {
             tracing::warn!(path, "an abandoned file isn't recovered; the namenode will do it later");
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use strait_store::Error;
+    use tokio::time::sleep;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_file_is_recovered_after_a_long_outage_of_the_namenode_and_nobody_waits_so_long() {
+        let (recoveries, recovered) = (Arc::new(Recoveries::default()), Arc::new(AtomicBool::new(false)));
+        let (begin, is_recovered) = (Instant::now(), Arc::clone(&recovered));
+        let outage = 20 * RECOVERY_LIMIT;
+        let recovery = async move {
+            let ask = || async {
+                match begin.elapsed() < outage {
+                    true => Err(Error::new(ErrorKind::Unavailable, "no namenode")),
+                    false => Ok(is_recovered.swap(true, Ordering::Relaxed)),
+                }
+            };
+            recover("/f", ask).await;
+        };
+        recoveries.run("/f".to_owned(), recovery, &Handle::current());
+        recoveries.wait("/f").await;
+        assert!(begin.elapsed() < 2 * RECOVERY_LIMIT, "{:?}", begin.elapsed());
+        sleep(outage).await;
+        assert!(
+            recovered.load(Ordering::Relaxed),
+            "the holder renews its leases as long as it writes other files"
+        );
+        assert!(recoveries.lock().is_empty());
     }
 }

@@ -103,7 +103,7 @@ impl Shared {
     }
 }
 
-fn is_about_the_namenode(kind: ErrorKind) -> bool {
+pub(super) fn is_about_the_namenode(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::Unavailable | ErrorKind::OutcomeUnknown | ErrorKind::TimedOut)
 }
 

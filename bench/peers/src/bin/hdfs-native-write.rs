@@ -1,9 +1,9 @@
 //! `hdfs-native-write URI`: the HDFS library without Strait, which does what each line of its input
-//! asks and answers with a line: the figure of it. The orders are those of writing in
-//! `HdfsOrders.java`.
+//! asks and answers with a line: the figure of it, and how many files or flushes the limit of time allowed.
+//! The orders are those of writing in `HdfsOrders.java`.
 
 use hdfs_native::{Client, ClientBuilder, WriteOptions};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
@@ -25,9 +25,11 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-async fn follow(client: &Client, line: &str) -> Result<f64> {
+async fn follow(client: &Client, line: &str) -> Result<String> {
     match line.split(' ').collect::<Vec<_>>()[..] {
-        ["write", path, mib, replication, _] => write(client, path, mib.parse()?, replication.parse()?).await,
+        ["write", path, mib, replication, _] => {
+            Ok(write(client, path, mib.parse()?, replication.parse()?).await?.to_string())
+        }
         ["small-files", path, count] => small_files(client, path, count.parse()?).await,
         ["files", path, count, writers] => files(client, path, count.parse()?, writers.parse()?).await,
         // It has no hflush.
@@ -58,45 +60,61 @@ async fn create(client: &Client, path: &str, content: &'static [u8]) -> Result<(
     Ok(writer.close().await?)
 }
 
-async fn small_files(client: &Client, path: &str, count: usize) -> Result<f64> {
+async fn small_files(client: &Client, path: &str, count: usize) -> Result<String> {
+    let (start, limit) = (Instant::now(), limit()?);
     let mut times = Vec::with_capacity(count);
-    for at in 0..count {
-        let begin = Instant::now();
+    while times.len() < count && start.elapsed() < limit {
+        let (at, begin) = (times.len(), Instant::now());
         create(client, &format!("{path}/{at}"), b"12345").await?;
         times.push(begin.elapsed().as_secs_f64() * 1e3);
     }
-    Ok(median(times))
+    Ok(answer(times))
 }
 
-async fn files(client: &Client, path: &str, count: usize, writers: usize) -> Result<f64> {
+async fn files(client: &Client, path: &str, count: usize, writers: usize) -> Result<String> {
     static CONTENT: [u8; FILE_BYTES] = [7; FILE_BYTES];
-    let begin = Instant::now();
+    let (begin, limit) = (Instant::now(), limit()?);
     let mut tasks = JoinSet::new();
     for writer in 0..writers {
         let (client, path) = (client.clone(), path.to_owned());
         tasks.spawn(async move {
-            for at in (writer..count).step_by(writers) {
+            let mut done = 0;
+            for at in (writer..count).step_by(writers).take_while(|_| begin.elapsed() < limit) {
                 create(&client, &format!("{path}/{at}"), &CONTENT).await?;
+                done += 1;
             }
-            Ok(())
+            Ok(done)
         });
     }
-    tasks.join_all().await.into_iter().collect::<Result<()>>()?;
-    Ok(count as f64 / begin.elapsed().as_secs_f64())
+    let done = tasks.join_all().await.into_iter().sum::<Result<usize>>()?;
+    Ok(format!("{} {done}", done as f64 / begin.elapsed().as_secs_f64()))
 }
 
-async fn flushes(client: &Client, path: &str, count: usize) -> Result<f64> {
+async fn flushes(client: &Client, path: &str, count: usize) -> Result<String> {
     static PIECE: [u8; APPEND_BYTES] = [7; APPEND_BYTES];
     let mut writer = client.create(path, options(3)).await?;
+    let (start, limit) = (Instant::now(), limit()?);
     let mut times = Vec::with_capacity(count);
-    for _ in 0..count {
+    while times.len() < count && start.elapsed() < limit {
         let begin = Instant::now();
         writer.write_bytes(bytes::Bytes::from_static(&PIECE)).await?;
         writer.hsync().await?;
         times.push(begin.elapsed().as_secs_f64() * 1e6);
     }
     writer.close().await?;
-    Ok(median(times))
+    Ok(answer(times))
+}
+
+/// Time for the files or flushes of one order.
+fn limit() -> Result<Duration> {
+    let seconds = std::env::var("BENCH_HDFS_LIMIT_S").map_or(Ok(3_600), |seconds| seconds.parse())?;
+    Ok(Duration::from_secs(seconds))
+}
+
+/// The median, and how many were done.
+fn answer(times: Vec<f64>) -> String {
+    let done = times.len();
+    format!("{} {done}", median(times))
 }
 
 fn median(mut times: Vec<f64>) -> f64 {

@@ -1,13 +1,13 @@
 //! `libhdfs-write HOST PORT [NAME=VALUE…]`: HDFS's C library with these properties, which runs a JVM
-//! inside. It does what each line of its input asks and answers with a line: the figure of it. The
-//! orders are those of writing in `HdfsOrders.java`.
+//! inside. It does what each line of its input asks and answers with a line: the figure of it, and how
+//! many files or flushes the limit of time allowed. The orders are those of writing in `HdfsOrders.java`.
 
 use hdfs_sys::{hdfsBuilderConfSetStr, hdfsBuilderConnect, hdfsBuilderSetNameNode};
 use hdfs_sys::{hdfsBuilderSetNameNodePort, hdfsCloseFile, hdfsFS, hdfsFile, hdfsHFlush, hdfsHSync};
 use hdfs_sys::{hdfsNewBuilder, hdfsOpenFile, hdfsWrite};
 use std::ffi::CString;
 use std::io::Error;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
@@ -27,7 +27,9 @@ fn main() -> Result<()> {
         let line = line?;
         let order: Vec<&str> = line.split(' ').collect();
         let figure = match order[..] {
-            ["write", path, mib, replication, _] => write(&files, path, mib.parse()?, replication.parse()?),
+            ["write", path, mib, replication, _] => {
+                write(&files, path, mib.parse()?, replication.parse()?).map(|figure| figure.to_string())
+            }
             ["small-files", path, count] => small_files(&files, path, count.parse()?),
             ["files", path, count, writers] => many_files(&files, path, count.parse()?, writers.parse()?),
             ["flushes", path, count, sync] => flushes(&files, path, count.parse()?, sync == "1"),
@@ -132,40 +134,55 @@ fn create(files: &Files, path: &str, content: &[u8]) -> Result<()> {
     output.close()
 }
 
-fn small_files(files: &Files, path: &str, count: usize) -> Result<f64> {
+fn small_files(files: &Files, path: &str, count: usize) -> Result<String> {
+    let (start, limit) = (Instant::now(), limit()?);
     let mut times = Vec::with_capacity(count);
-    for at in 0..count {
-        let begin = Instant::now();
+    while times.len() < count && start.elapsed() < limit {
+        let (at, begin) = (times.len(), Instant::now());
         create(files, &format!("{path}/{at}"), b"12345")?;
         times.push(begin.elapsed().as_secs_f64() * 1e3);
     }
-    Ok(median(times))
+    Ok(answer(times))
 }
 
-fn many_files(files: &Files, path: &str, count: usize, writers: usize) -> Result<f64> {
-    let begin = Instant::now();
-    let writer = |writer: usize| {
-        let mut numbers = (writer..count).step_by(writers);
-        numbers.try_for_each(|at| create(files, &format!("{path}/{at}"), &[7; FILE_BYTES]))
+fn many_files(files: &Files, path: &str, count: usize, writers: usize) -> Result<String> {
+    let (begin, limit) = (Instant::now(), limit()?);
+    let writer = |writer: usize| -> Result<usize> {
+        let numbers = (writer..count).step_by(writers).take_while(|_| begin.elapsed() < limit);
+        numbers.map(|at| create(files, &format!("{path}/{at}"), &[7; FILE_BYTES]).map(|()| 1)).sum()
     };
-    std::thread::scope(|scope| {
+    let done = std::thread::scope(|scope| {
         let all: Vec<_> = (0..writers).map(|number| scope.spawn(move || writer(number))).collect();
-        all.into_iter().try_for_each(|writer| writer.join().map_err(|_| "a writer panicked")?)
+        let parts = all.into_iter().map(|writer| writer.join().map_err(|_| "a writer panicked")?);
+        parts.sum::<Result<usize>>()
     })?;
-    Ok(count as f64 / begin.elapsed().as_secs_f64())
+    Ok(format!("{} {done}", done as f64 / begin.elapsed().as_secs_f64()))
 }
 
-fn flushes(files: &Files, path: &str, count: usize, sync: bool) -> Result<f64> {
+fn flushes(files: &Files, path: &str, count: usize, sync: bool) -> Result<String> {
     let output = files.create(path, 3)?;
+    let (start, limit) = (Instant::now(), limit()?);
     let mut times = Vec::with_capacity(count);
-    for _ in 0..count {
+    while times.len() < count && start.elapsed() < limit {
         let begin = Instant::now();
         output.write(&[7; APPEND_BYTES])?;
         output.flush(sync)?;
         times.push(begin.elapsed().as_secs_f64() * 1e6);
     }
     output.close()?;
-    Ok(median(times))
+    Ok(answer(times))
+}
+
+/// Time for the files or flushes of one order.
+fn limit() -> Result<Duration> {
+    let seconds = std::env::var("BENCH_HDFS_LIMIT_S").map_or(Ok(3_600), |seconds| seconds.parse())?;
+    Ok(Duration::from_secs(seconds))
+}
+
+/// The median, and how many were done.
+fn answer(times: Vec<f64>) -> String {
+    let done = times.len();
+    format!("{} {done}", median(times))
 }
 
 fn median(mut times: Vec<f64>) -> f64 {

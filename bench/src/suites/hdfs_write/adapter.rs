@@ -1,11 +1,11 @@
 //! Strait's store for HDFS, or its client of a gateway, in this process.
 
-use super::{Client, Work};
+use super::{Client, Measured, Work};
 use crate::Result;
 use crate::pairs::Sample;
 use bytes::Bytes;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use strait_store::{CreateOptions, FileSystem, FileWriter, Principal, StorePath, StoreUri};
 use strait_store_any::OpenOptions;
 use tokio::runtime::Runtime;
@@ -26,16 +26,18 @@ pub struct Adapter {
 struct Files {
     store: Arc<dyn FileSystem>,
     user: Principal,
+    /// Time for one work.
+    limit: Duration,
 }
 
 impl Adapter {
     /// Opens the store at `uri`.
-    pub fn connect(uri: &str) -> Result<Self> {
+    pub fn connect(uri: &str, limit: Duration) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let store =
             runtime.block_on(strait_store_any::open(&StoreUri::parse(uri)?, &OpenOptions::default()))?;
         let user = Principal::new(&strait_testkit::current_user());
-        Ok(Self { runtime, files: Files { store, user } })
+        Ok(Self { runtime, files: Files { store, user, limit } })
     }
 }
 
@@ -52,7 +54,7 @@ impl Files {
         self.store.create(&self.user, &StorePath::parse(path)?, &options).await
     }
 
-    async fn write(&self, path: &str, mib: usize, replication: u16) -> strait_store::Result<f64> {
+    async fn write(&self, path: &str, mib: usize, replication: u16) -> strait_store::Result<Measured> {
         let piece: Bytes = (0..PIECE_BYTES).map(|at| ((at * 37) >> 3) as u8).collect();
         let begin = Instant::now();
         let mut writer = self.open(path, replication).await?;
@@ -60,7 +62,7 @@ impl Files {
             writer.append(piece.clone()).await?;
         }
         writer.close().await?;
-        Ok((mib * PIECE_BYTES) as f64 / 1e6 / begin.elapsed().as_secs_f64())
+        Ok(Measured { value: (mib * PIECE_BYTES) as f64 / 1e6 / begin.elapsed().as_secs_f64(), done: mib })
     }
 
     /// The longest write of 1 MiB, in seconds. Half-way, prints the address of the second datanode of the
@@ -85,39 +87,43 @@ impl Files {
         Ok(longest)
     }
 
-    async fn small_files(&self, path: &str, count: usize) -> strait_store::Result<f64> {
+    async fn small_files(&self, path: &str, count: usize) -> strait_store::Result<Measured> {
+        let end = Instant::now() + self.limit;
         let mut times = Vec::with_capacity(count);
-        for at in 0..count {
-            let begin = Instant::now();
+        while times.len() < count && Instant::now() < end {
+            let (at, begin) = (times.len(), Instant::now());
             self.create(&format!("{path}/{at}"), Bytes::from_static(SMALL), 1).await?;
             times.push(begin.elapsed().as_secs_f64() * 1e3);
         }
-        Ok(Sample::new(times).median())
+        Ok(Measured { done: times.len(), value: Sample::new(times).median() })
     }
 
     /// Each writer is a task.
-    async fn files(&self, path: &str, count: usize, writers: usize) -> strait_store::Result<f64> {
+    async fn files(&self, path: &str, count: usize, writers: usize) -> strait_store::Result<Measured> {
         let begin = Instant::now();
         let mut tasks = JoinSet::new();
         for writer in 0..writers {
             let (files, path) = (self.clone(), path.to_owned());
             tasks.spawn(async move {
                 let content = Bytes::from(vec![7; FILE_BYTES]);
-                for at in (writer..count).step_by(writers) {
+                let mut done = 0;
+                for at in (writer..count).step_by(writers).take_while(|_| begin.elapsed() < files.limit) {
                     files.create(&format!("{path}/{at}"), content.clone(), 1).await?;
+                    done += 1;
                 }
-                Ok(())
+                Ok(done)
             });
         }
-        tasks.join_all().await.into_iter().collect::<strait_store::Result<()>>()?;
-        Ok(count as f64 / begin.elapsed().as_secs_f64())
+        let done = tasks.join_all().await.into_iter().sum::<strait_store::Result<usize>>()?;
+        Ok(Measured { value: done as f64 / begin.elapsed().as_secs_f64(), done })
     }
 
-    async fn flushes(&self, path: &str, count: usize, sync: bool) -> strait_store::Result<f64> {
+    async fn flushes(&self, path: &str, count: usize, sync: bool) -> strait_store::Result<Measured> {
+        let end = Instant::now() + self.limit;
         let piece = Bytes::from(vec![7; APPEND_BYTES]);
         let mut writer = self.open(path, 3).await?;
         let mut times = Vec::with_capacity(count);
-        for _ in 0..count {
+        while times.len() < count && Instant::now() < end {
             let begin = Instant::now();
             writer.append(piece.clone()).await?;
             if sync {
@@ -128,14 +134,14 @@ impl Files {
             times.push(begin.elapsed().as_secs_f64() * 1e6);
         }
         writer.close().await?;
-        Ok(Sample::new(times).median())
+        Ok(Measured { done: times.len(), value: Sample::new(times).median() })
     }
 }
 
 /// Writes as each line of the input orders, in a process of its own: `write-and-tell PATH MIB REPLICATION`,
 /// with the answers of `HdfsOrders.java`.
 pub fn follow_orders(uri: &str) -> Result<()> {
-    let adapter = Adapter::connect(uri)?;
+    let adapter = Adapter::connect(uri, Duration::MAX)?;
     for line in std::io::stdin().lines() {
         let line = line?;
         let order: Vec<&str> = line.split(' ').collect();
@@ -149,7 +155,7 @@ pub fn follow_orders(uri: &str) -> Result<()> {
 }
 
 impl Client for Adapter {
-    fn measure(&mut self, work: &Work, path: &str) -> Result<f64> {
+    fn measure(&mut self, work: &Work, path: &str) -> Result<Measured> {
         let (files, work, path) = (self.files.clone(), work.clone(), path.to_owned());
         // In a task, as all of a gateway's work: the runtime's own thread is none of its workers, and would
         // be woken for each wait.

@@ -10,9 +10,10 @@ use super::super::wire::{DatanodeId, ExtendedBlock};
 use super::wire::*;
 use prost::Message;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::Duration;
+use std::io;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
 use strait_store::{Error, ErrorKind, Result};
 use tokio::time::sleep;
 
@@ -29,6 +30,10 @@ const MAX_HOLDERS: usize = 256;
 /// (`dfs.client.block.write.locateFollowingBlock.initial.delay.ms`).
 const FIRST_REPORT_PAUSE: Duration = Duration::from_millis(1);
 
+/// Part of the namenode's answer to a writer whose file the namenode itself recovers
+/// (`FSNamesystem.checkLease`, `HdfsServerConstants.NAMENODE_LEASE_HOLDER`).
+const OWNED_BY_NAMENODE: &str = "is not the lease owner (=HDFS_NameNode";
+
 /// One user.
 #[derive(Debug)]
 pub struct LeaseHolder {
@@ -38,10 +43,23 @@ pub struct LeaseHolder {
     name: String,
     client_id: [u8; 16],
     next_call: AtomicI32,
-    /// The connection, and the namenode that it leads to.
-    channel: tokio::sync::Mutex<Option<(usize, Arc<Channel>)>>,
-    open_files: AtomicUsize,
-    renewing: Mutex<bool>,
+    connection: tokio::sync::Mutex<Connection>,
+    open_files: Mutex<OpenFiles>,
+}
+
+#[derive(Debug, Default)]
+struct OpenFiles {
+    ids: Vec<u64>,
+    is_renewing: bool,
+}
+
+/// The connection that all calls of a holder share.
+#[derive(Debug, Default)]
+struct Connection {
+    /// It, and the index of the namenode that it leads to.
+    channel: Option<(usize, Arc<Channel>)>,
+    /// The last failure to connect: index, time and reason.
+    failure: Option<(usize, Instant, io::Error)>,
 }
 
 /// An open file of a holder; its lease is renewed until this is dropped.
@@ -90,9 +108,8 @@ impl LeaseHolder {
             name: format!("strait-{}", uuid::Uuid::new_v4()),
             client_id: *uuid::Uuid::new_v4().as_bytes(),
             next_call: AtomicI32::new(0),
-            channel: tokio::sync::Mutex::default(),
-            open_files: AtomicUsize::new(0),
-            renewing: Mutex::new(false),
+            connection: tokio::sync::Mutex::default(),
+            open_files: Mutex::default(),
         }
     }
 
@@ -138,10 +155,31 @@ impl LeaseHolder {
 
     /// Makes the namenode close the file at `path`, even if another client writes it. False while that is in
     /// progress.
-    pub async fn recover_lease(&self, path: &str) -> Result<bool> {
+    async fn recover_lease(&self, path: &str) -> Result<bool> {
         let request = RecoverLeaseRequest { path: path.to_owned(), client_name: self.name.clone() };
         let answer: DoneResponse = self.call("recoverLease", &request).await?;
         Ok(answer.done)
+    }
+
+    /// Recovers the file at `path` if this holder has it open, and none of its writers does: the answer
+    /// to its opening was lost. False while the namenode is doing so.
+    pub async fn recover_unknown(self: &Arc<Self>, path: &str) -> Result<bool> {
+        let Some(id) = self.file_at(path).await? else { return Ok(true) };
+        if self.open_files().ids.contains(&id) {
+            return Ok(true);
+        }
+        OpenFile::new(self, path, id).recover().await
+    }
+
+    /// The id of the file at `path`.
+    async fn file_at(&self, path: &str) -> Result<Option<u64>> {
+        let request = GetFileInfoRequest { path: path.to_owned() };
+        let answer: GetFileInfoResponse = self.call("getFileInfo", &request).await?;
+        Ok(answer.status.and_then(|status| status.file_id))
+    }
+
+    fn open_files(&self) -> MutexGuard<'_, OpenFiles> {
+        self.open_files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A call that the namenode may get twice: it remembers the outcome, or the outcome is the same.
@@ -156,30 +194,47 @@ impl LeaseHolder {
 
     /// The connection to the namenode with this index, which all calls share.
     async fn channel(&self, index: usize) -> std::result::Result<Arc<Channel>, RpcError> {
-        let mut slot = self.channel.lock().await;
-        if let Some((to, channel)) = &*slot
+        let asked = Instant::now();
+        let mut connection = self.connection.lock().await;
+        if let Some((to, channel)) = &connection.channel
             && *to == index
             && !channel.has_ended()
         {
             return Ok(Arc::clone(channel));
         }
+        // Without this, each call would try after all those before it, for seconds each.
+        if let Some((to, at, error)) = &connection.failure
+            && *to == index
+            && *at >= asked
+        {
+            return Err(RpcError::NotSent(io::Error::new(error.kind(), error.to_string())));
+        }
         let address = self.namenode.address(index);
-        let channel = Channel::open(address, &self.user, CLIENT_PROTOCOL, &self.client_id).await?;
-        let channel = Arc::new(channel);
-        *slot = Some((index, Arc::clone(&channel)));
-        Ok(channel)
+        match Channel::open(address, &self.user, CLIENT_PROTOCOL, &self.client_id).await {
+            Ok(channel) => {
+                let channel = Arc::new(channel);
+                connection.channel = Some((index, Arc::clone(&channel)));
+                Ok(channel)
+            }
+            Err(RpcError::NotSent(error)) => {
+                let again = io::Error::new(error.kind(), error.to_string());
+                connection.failure = Some((index, Instant::now(), again));
+                Err(RpcError::NotSent(error))
+            }
+            Err(error) => Err(error),
+        }
     }
 }
 
 impl OpenFile {
     /// A file that `holder` has just opened for writing.
     pub fn new(holder: &Arc<LeaseHolder>, path: &str, id: u64) -> Self {
-        holder.open_files.fetch_add(1, Ordering::AcqRel);
-        let mut renewing = holder.renewing.lock().unwrap_or_else(PoisonError::into_inner);
-        if !std::mem::replace(&mut *renewing, true) {
+        let mut open = holder.open_files();
+        open.ids.push(id);
+        if !std::mem::replace(&mut open.is_renewing, true) {
             tokio::spawn(renew(Arc::downgrade(holder)));
         }
-        drop(renewing);
+        drop(open);
         Self { holder: Arc::clone(holder), path: path.to_owned(), id }
     }
 
@@ -287,17 +342,32 @@ impl OpenFile {
         Ok(())
     }
 
-    /// Whether the file still has its path.
-    pub async fn is_at_its_path(&self) -> Result<bool> {
-        let request = GetFileInfoRequest { path: self.path.clone() };
-        let answer: GetFileInfoResponse = self.holder.call("getFileInfo", &request).await?;
-        Ok(answer.status.is_some_and(|status| status.file_id == Some(self.id)))
+    /// Makes the namenode close the file, whose writer is gone. False while it is doing so.
+    pub async fn recover(&self) -> Result<bool> {
+        match self.is_left_open().await? {
+            true => self.holder.recover_lease(&self.path).await,
+            false => Ok(true),
+        }
+    }
+
+    /// Whether the file waits at its path for a recovery: nobody has closed it or opened it again.
+    async fn is_left_open(&self) -> Result<bool> {
+        match self.fsync(None).await {
+            Ok(()) => {}
+            // A recovery has begun.
+            Err(error) if error.kind() == ErrorKind::Busy && error.message().contains(OWNED_BY_NAMENODE) => {}
+            // It is closed, or another client writes it, which a recovery would cut off.
+            Err(error) if error.kind() == ErrorKind::Busy => return Ok(false),
+            Err(error) => return Err(error),
+        }
+        Ok(self.holder.file_at(&self.path).await? == Some(self.id))
     }
 }
 
 impl Drop for OpenFile {
     fn drop(&mut self) {
-        self.holder.open_files.fetch_sub(1, Ordering::AcqRel);
+        let ids = &mut self.holder.open_files().ids;
+        ids.iter().position(|id| *id == self.id).map(|at| ids.swap_remove(at));
     }
 }
 
@@ -307,9 +377,9 @@ async fn renew(holder: Weak<LeaseHolder>) {
         sleep(RENEWAL).await;
         let Some(holder) = holder.upgrade() else { return };
         {
-            let mut renewing = holder.renewing.lock().unwrap_or_else(PoisonError::into_inner);
-            if holder.open_files.load(Ordering::Acquire) == 0 {
-                *renewing = false;
+            let mut open = holder.open_files();
+            if open.ids.is_empty() {
+                open.is_renewing = false;
                 return;
             }
         }
@@ -326,4 +396,36 @@ fn is_not_reported(error: &Error) -> bool {
 
 fn strange(what: &'static str) -> Error {
     Error::new(ErrorKind::Internal, what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::rpc::CONNECT_TIMEOUT;
+    use super::super::fake;
+    use super::*;
+    use futures::future::join_all;
+    use tokio::net::{TcpSocket, TcpStream};
+    use tokio::time::timeout;
+
+    #[tokio::test]
+    async fn calls_wait_together_for_a_namenode_whose_host_is_down() {
+        // As a host that is down, it never answers a connection: its queue is full.
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let silent = socket.listen(1).unwrap();
+        let address = silent.local_addr().unwrap();
+        let mut queued = Vec::new();
+        while let Ok(connected) = timeout(Duration::from_millis(300), TcpStream::connect(address)).await {
+            queued.push(connected.unwrap());
+        }
+        let active = fake::namenode(|_, _| Ok(Vec::new())).await;
+        let namenode = Arc::new(Namenode::new(vec![address.to_string(), active]));
+        let holder = LeaseHolder::new(namenode, "alice");
+        let request = RenewLeaseRequest { client_name: holder.name.clone() };
+        let begin = Instant::now();
+        for outcome in join_all((0..16).map(|_| holder.call("renewLease", &request))).await {
+            let EmptyResponse {} = outcome.unwrap();
+        }
+        assert!(begin.elapsed() < 3 * CONNECT_TIMEOUT, "{:?}", begin.elapsed());
+    }
 }

@@ -109,6 +109,11 @@ impl Line {
         Some(packet)
     }
 
+    /// Whether no packet waits for an acknowledgement.
+    pub fn is_all_acked(&self) -> bool {
+        self.lock().queue.is_all_acked()
+    }
+
     /// Records that the current block has a new pipeline.
     pub fn set_block(&self, block: ExtendedBlock) {
         let mut state = self.lock();

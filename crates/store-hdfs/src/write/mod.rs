@@ -19,6 +19,8 @@
 //! encryption zone. The library serves the rest.
 
 mod cutter;
+#[cfg(test)]
+mod fake;
 mod holder;
 mod line;
 mod pipeline;

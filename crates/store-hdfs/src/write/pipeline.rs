@@ -12,7 +12,7 @@ use std::io::{self, IoSlice};
 use std::time::Duration;
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 const OP_WRITE_BLOCK: u8 = 80;
 const OP_TRANSFER_BLOCK: u8 = 86;
@@ -125,6 +125,7 @@ impl Pipeline {
         let (mut read, mut write) = stream.split();
         let mut slow = SlowNodes::new(settings.slow_acks, *datanodes);
         let receiving = async {
+            let mut progress = Instant::now();
             loop {
                 let ack: PipelineAck =
                     timeout(settings.read_timeout(*datanodes), receive_message(&mut read, received))
@@ -133,10 +134,18 @@ impl Pipeline {
                         .and_then(|ack| ack)
                         .map_err(|error| Fault::of(0, error))?;
                 match judge(&ack, *datanodes) {
-                    Verdict::Acked(HEARTBEAT) => {}
+                    Verdict::Acked(HEARTBEAT) if line.is_all_acked() => progress = Instant::now(),
+                    Verdict::Acked(HEARTBEAT) => {
+                        // As long as `DataStreamer.waitForAckedSeqno` waits, after the last heartbeat
+                        // of an idle time.
+                        if progress.elapsed() > settings.heartbeat() + settings.write_timeout(*datanodes) {
+                            let error = io::Error::other("nothing but heartbeats is acknowledged");
+                            return Err(Fault::of(0, error));
+                        }
+                    }
                     Verdict::Acked(sequence) => match line.acked(sequence) {
                         Some(packet) if packet.ends_block => return Ok(()),
-                        Some(_) => {}
+                        Some(_) => progress = Instant::now(),
                         None => {
                             let message = format!("packet {sequence} acknowledged out of order");
                             return Err(Fault::of(0, io::Error::other(message)));
@@ -244,6 +253,18 @@ mod tests {
         Node { target: Target { id, location: None }, storage_type: STORAGE_DISK, storage_id: String::new() }
     }
 
+    fn settings(config: &HadoopConfig) -> Settings {
+        let defaults = ServerDefaults { bytes_per_checksum: 512, ..ServerDefaults::default() };
+        Settings::new(config, &defaults).unwrap()
+    }
+
+    /// Both ends of a connection.
+    async fn connected() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        (near, listener.accept().await.unwrap().0)
+    }
+
     fn ack(sequence: i64, flags: [u32; 2]) -> Vec<u8> {
         let replies = flags.iter().map(|flag| (flag & 0xf) as i32).collect();
         PipelineAck { sequence, replies, flags: flags.to_vec() }.encode_length_delimited_to_vec()
@@ -269,8 +290,7 @@ mod tests {
             while stream.read(&mut [0; 1 << 12]).await.is_ok_and(|read| read > 0) {}
         });
         let datanodes = Datanodes::new(false);
-        let defaults = ServerDefaults { bytes_per_checksum: 512, ..ServerDefaults::default() };
-        let settings = Settings::new(&HadoopConfig::default(), &defaults).unwrap();
+        let settings = settings(&HadoopConfig::default());
         let writing = Writing {
             block: ExtendedBlock::default(),
             token: Token::default(),
@@ -316,6 +336,31 @@ mod tests {
         // 8 is `OOB_RESTART`.
         let fault = write(agrees(), &[ack(HEARTBEAT - 1, [0, 8])]).await.unwrap_err();
         assert!(fault.restarts && fault.index == 1, "{fault:?}");
+    }
+
+    #[tokio::test]
+    async fn a_datanode_that_acknowledges_nothing_but_heartbeats_has_failed() {
+        let mut config = HadoopConfig::default();
+        config.set("dfs.client.socket-timeout", "2000");
+        config.set("dfs.datanode.socket.write.timeout", "1");
+        let (pipe, datanode) = connected().await;
+        let line = Line::default();
+        let piece = Piece { offset: 0, data: Bytes::from_static(b"x"), checksums: Bytes::new() };
+        line.push(Packet { sequence: HEARTBEAT, piece, ends_block: false, sync: false, _memory: None });
+        let alive = tokio::spawn(async move {
+            let mut datanode = datanode;
+            loop {
+                datanode.write_all(&ack(HEARTBEAT, [0, 0])).await?;
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        });
+        let mut pipeline = Pipeline { stream: pipe, received: BytesMut::new(), datanodes: 1 };
+        let settings = settings(&config);
+        let ended = timeout(Duration::from_secs(20), pipeline.run(&line, &settings)).await;
+        let fault = ended.expect("it would wait for ever").unwrap_err();
+        assert_eq!(fault.index, 0, "{fault:?}");
+        alive.abort();
+        let _: Result<io::Result<()>, _> = alive.await;
     }
 
     #[tokio::test]

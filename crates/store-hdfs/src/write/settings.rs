@@ -12,6 +12,8 @@ const READ_TIMEOUT: Duration = Duration::from_secs(60);
 const EXTENSION: Duration = Duration::from_secs(5);
 /// `dfs.datanode.socket.write.timeout`
 const WRITE_TIMEOUT: Duration = Duration::from_secs(480);
+/// In place of none.
+const NO_TIMEOUT: Duration = Duration::from_secs(24 * 3_600);
 /// `dfs.client.datanode-restart.timeout`
 const RESTART_TIMEOUT: Duration = Duration::from_secs(30);
 /// `dfs.client.block.write.retries`
@@ -65,17 +67,28 @@ impl Settings {
 
     /// Time in which a pipeline of `datanodes` has to answer.
     pub fn read_timeout(&self, datanodes: usize) -> Duration {
-        self.read_timeout + EXTENSION * datanodes as u32
+        extended(self.read_timeout, datanodes)
     }
 
     /// Time in which a pipeline has to accept a packet.
     pub fn write_timeout(&self, datanodes: usize) -> Duration {
-        self.write_timeout + EXTENSION * datanodes as u32
+        extended(self.write_timeout, datanodes)
     }
 
     /// Time without packets after which a heartbeat is sent.
     pub fn heartbeat(&self) -> Duration {
-        self.read_timeout / 2
+        match self.read_timeout {
+            Duration::ZERO => READ_TIMEOUT / 2,
+            limit => limit / 2,
+        }
+    }
+}
+
+/// A timeout of 0 is none, as in `DFSClient.getDatanodeReadTimeout`.
+fn extended(timeout: Duration, datanodes: usize) -> Duration {
+    match timeout {
+        Duration::ZERO => NO_TIMEOUT,
+        limit => limit + EXTENSION * datanodes as u32,
     }
 }
 
@@ -107,4 +120,24 @@ fn replacement(config: &HadoopConfig) -> Result<Replacement> {
     };
     let min_replication = config.number::<i32>(&name("min-replication"))?.unwrap_or(0).max(0) as usize;
     Ok(Replacement { policy, best_effort: is("best-effort", "true"), min_replication })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timeout_of_0_is_no_timeout_as_in_hadoop() {
+        let mut config = HadoopConfig::default();
+        for name in ["dfs.client.socket-timeout", "dfs.datanode.socket.write.timeout"] {
+            config.set(name, "0");
+        }
+        let defaults = ServerDefaults { bytes_per_checksum: 512, ..ServerDefaults::default() };
+        let settings = Settings::new(&config, &defaults).unwrap();
+        // Longer than any pause of a datanode.
+        assert!(settings.read_timeout(3) > Duration::from_secs(3_600));
+        assert!(settings.write_timeout(3) > Duration::from_secs(3_600));
+        // Datanodes have a timeout of 60 s by default, and mustn't be flooded.
+        assert_eq!(settings.heartbeat(), Duration::from_secs(30));
+    }
 }

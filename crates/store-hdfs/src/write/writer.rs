@@ -121,10 +121,11 @@ impl DatanodesWriter {
 
     /// Closes the file unchanged, so that the caller can write it in another way.
     pub async fn close_unchanged(mut self) -> Result<()> {
-        match self.open.take() {
-            Some(mut open) => open.file.complete(open.previous.take()).await,
-            None => Ok(()),
-        }
+        let Some(open) = &self.open else { return Ok(()) };
+        // On failure it stays open, and its drop abandons the file.
+        open.file.complete(open.previous.clone()).await?;
+        self.open = None;
+        Ok(())
     }
 }
 
@@ -194,7 +195,7 @@ impl Open {
             self.cutter.next_block();
         }
         self.line.all_acked().await?;
-        self.file.complete(self.line.block().or(self.previous.take())).await
+        self.file.complete(self.line.block().or_else(|| self.previous.clone())).await
     }
 }
 
@@ -212,17 +213,10 @@ async fn close_abandoned(mut open: Open) {
         Ok(Err(error)) => tracing::debug!(path, %error, "an abandoned file can't be closed in order"),
         Err(_) => tracing::debug!(path, "an abandoned file isn't closed in time"),
     }
-    open.streamer.abort();
-    let file = &open.file;
-    recover(&path, || async {
-        // Another writer may have the path by now.
-        match file.is_at_its_path().await {
-            Ok(true) => file.holder.recover_lease(&file.path).await,
-            Ok(false) => Ok(true),
-            Err(error) => Err(error),
-        }
-    })
-    .await;
+    // A recovery may take long: only the file's lease is kept, no bytes.
+    let file = Arc::clone(&open.file);
+    drop(open);
+    recover(&path, || file.recover()).await;
 }
 
 fn closed<T>() -> Result<T> {
@@ -286,6 +280,74 @@ impl Drop for DatanodesWriter {
         if let Some(open) = self.open.take() {
             let path = open.file.path.clone();
             self.context.recoveries.run(path, close_abandoned(open), &self.runtime);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::config::HadoopConfig;
+    use super::super::super::namenode::Namenode;
+    use super::super::super::wire::ServerDefaults;
+    use super::super::fake;
+    use super::super::holder::Holders;
+    use super::super::wire::{CompleteRequest, DoneResponse};
+    use super::*;
+    use prost::Message;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use strait_store::budget::Pool;
+    use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+    /// A writer that was opened to append behind a full block, and the namenode's calls. The namenode
+    /// refuses the first.
+    async fn writer() -> (DatanodesWriter, UnboundedReceiver<(String, Option<ExtendedBlock>)>) {
+        let (sender, calls) = unbounded_channel();
+        let is_first = AtomicBool::new(true);
+        let address = fake::namenode(move |method, request| {
+            let last = CompleteRequest::decode(request).unwrap().last;
+            sender.send((method.to_owned(), last)).unwrap();
+            match is_first.swap(false, Ordering::Relaxed) {
+                true => Err("not now"),
+                false => Ok(DoneResponse { done: true }.encode_to_vec()),
+            }
+        })
+        .await;
+        let defaults = ServerDefaults { bytes_per_checksum: 512, ..ServerDefaults::default() };
+        let context = Context {
+            datanodes: Arc::new(Datanodes::new(false)),
+            settings: Arc::new(Settings::new(&HadoopConfig::default(), &defaults).unwrap()),
+            recoveries: Arc::default(),
+        };
+        let holder = Holders::default().get(&Arc::new(Namenode::new(vec![address])), "alice");
+        let length = FULL.num_bytes;
+        let status =
+            FileStatus { length, block_size: Some(length), file_id: Some(1), ..FileStatus::default() };
+        let last = TargetedBlock { block: FULL, ..TargetedBlock::default() };
+        let memory = Pool::of_process().share("alice");
+        (DatanodesWriter::new(context, &holder, "/f", &status, Some(last), memory), calls)
+    }
+
+    const FULL: ExtendedBlock =
+        ExtendedBlock { pool_id: String::new(), block_id: 7, generation_stamp: 1, num_bytes: 512 };
+
+    #[tokio::test]
+    async fn a_failed_close_can_be_repeated() {
+        let (mut writer, mut calls) = writer().await;
+        writer.close().await.unwrap_err();
+        writer.close().await.unwrap();
+        for _ in 0..2 {
+            // The namenode recognises a file that is closed already by its last block.
+            assert_eq!(calls.recv().await.unwrap(), ("complete".to_owned(), Some(FULL)));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_file_that_cannot_be_left_to_another_way_is_abandoned() {
+        let (writer, mut calls) = writer().await;
+        writer.give_up().await.unwrap_err();
+        for _ in 0..2 {
+            let call = timeout(Duration::from_secs(10), calls.recv()).await.expect("the file stays open");
+            assert_eq!(call.unwrap(), ("complete".to_owned(), Some(FULL)));
         }
     }
 }
