@@ -49,7 +49,7 @@ impl Namenode {
         }
         node.heard = node.heard.max(now);
         // An overtaken heartbeat reports an older state, so it is ignored.
-        if beat.number > node.number {
+        if beat.number > node.number && !continues {
             if under_way.is_some() {
                 // It sends one at a time, so it has given up the one that is being taken.
                 return Err(Error::NotRegistered);
