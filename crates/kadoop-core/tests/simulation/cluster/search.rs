@@ -33,7 +33,7 @@ pub const ALONE: &[Fault] = &[
     Fault::PlaceTrusted,
     Fault::SealTrusted,
     Fault::FormerRunBelieved,
-    Fault::UnreportedCounted,
+    // A datanode that begins another session reports almost the same again.
     Fault::FormerReportContinued,
     Fault::ReportUnchecked,
     Fault::DamageToldLate,
