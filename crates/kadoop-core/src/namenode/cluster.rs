@@ -407,7 +407,7 @@ impl Namenode {
                         nodes.get(node).is_some_and(|node: &Node| node.has_told(chunk))
                     };
                     let enough = |(chunk, who): &(&ChunkId, &SmallVec<[NodeId; 4]>)| {
-                        who.iter().filter(|node| told(**chunk, *node)).count() >= self.least_of(**chunk)
+                        who.iter().filter(|node| told(**chunk, node)).count() >= self.least_of(**chunk)
                     };
                     known.filter(enough).count()
                 };

@@ -44,7 +44,7 @@ impl Namenode {
         let same_session = node.session == beat.session && same_run;
         let under_way = node.report.as_ref().map(|report| report.number);
         let continues = under_way == Some(beat.number);
-        if !same_session && !(continues && self.config.faults.has(Fault::FormerReportContinued)) {
+        if !(same_session || continues && self.config.faults.has(Fault::FormerReportContinued)) {
             return Err(Error::NotRegistered);
         }
         node.heard = node.heard.max(now);
