@@ -65,6 +65,8 @@ pub struct Config {
     pub open_replicas: usize,
     /// Most inodes of a removed tree that the namenode frees at a time, while requests wait.
     pub sweep_inodes: u32,
+    /// Most replicas of a full report that the namenode takes at a time, while requests wait.
+    pub report_replicas: usize,
     /// Replicas on disk that make a chunk durable.
     pub min_replicas: usize,
     /// Interval between a datanode's heartbeats.
@@ -144,6 +146,7 @@ impl Default for Config {
             min_chunk_bytes: 1 << 20,
             open_replicas: 256,
             sweep_inodes: 1_000,
+            report_replicas: 10_000,
             min_replicas: 1,
             heartbeat_ms: 1_000,
             stale_ms: 3_000,

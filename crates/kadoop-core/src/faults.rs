@@ -73,8 +73,18 @@ faults! {
     CompleteNotDurable,
     /// A chunk's end counts as durable with one replica, whatever the file's minimum.
     DurableOnce,
-    /// A full report adds to the replicas of a datanode's former sessions.
+    /// A full report adds to the replicas of a datanode's former reports.
     ReportAdded,
+    /// In a new session the replicas of the former one count before they are reported again.
+    UnreportedCounted,
+    /// The rest of a full report is taken after its datanode has begun another session.
+    FormerReportContinued,
+    /// Replicas of a full report count before all of them are known to be of the log's history.
+    ReportUnchecked,
+    /// Replicas that a full report tells damaged count until its end.
+    DamageToldLate,
+    /// A full report that is being taken overrules a writer's later word.
+    WrittenForgotten,
     /// Replicas are placed on any rack.
     RacksIgnored,
     /// A datanode that has moved stays on its former rack.

@@ -1,6 +1,6 @@
 //! The namenode's knowledge of its datanodes, which a restart loses.
 
-use super::{Namenode, balance::Balance, orders::Orders, recovery::Round, state::State};
+use super::{Namenode, balance::Balance, intake::Intake, orders::Orders, recovery::Round, state::State};
 use crate::{
     ChunkId, ClientId, Error, FileId, Identity, Incarnation, Millis, NodeId, Stamp,
     faults::Fault,
@@ -85,14 +85,24 @@ pub(super) struct Node {
     pub dead: bool,
     /// It has reported all its replicas in this session.
     pub reported: bool,
+    /// Its full report, while it is being taken.
+    pub report: Option<Intake>,
     pub comeback: Comeback,
     /// Chunks placed on it, for an even choice.
     pub placed: u64,
     pub space: Space,
+    /// Chunks of its replicas. In a new session those of the former one stay until its report.
     pub held: BTreeSet<ChunkId>,
     /// Replicas that it was ordered to delete and hasn't reported gone: they don't count.
     pub leaving: BTreeMap<ChunkId, Stamp>,
     pub orders: Orders,
+}
+
+impl Node {
+    /// Whether it has reported its replica of the chunk, or that there is none, in this session.
+    pub(super) fn has_told(&self, chunk: ChunkId) -> bool {
+        self.reported || self.report.as_ref().is_some_and(|report| chunk <= report.upto)
+    }
 }
 
 /// Progress of a datanode whose decommission was cancelled. It may have been thrown away by then,
@@ -224,7 +234,18 @@ impl Cluster {
     /// Live holders of the chunk as logged, without those ordered to delete it.
     pub(super) fn live_good(&self, chunk: ChunkId) -> SmallVec<[NodeId; 4]> {
         let holders = self.good.get(&chunk).into_iter().flatten().copied();
-        holders.filter(|node| self.nodes.get(node).is_some_and(|node| !node.dead)).collect()
+        holders.filter(|node| self.tells(*node, chunk)).collect()
+    }
+
+    /// Whether the datanode is alive, and what is known of its replica is of its current session.
+    pub(super) fn tells(&self, node: NodeId, chunk: ChunkId) -> bool {
+        self.nodes.get(&node).is_some_and(|node| !node.dead && node.has_told(chunk))
+    }
+
+    /// The chunk's replicas that don't count, as reported in their datanodes' current sessions.
+    pub(super) fn odd_of(&self, chunk: ChunkId) -> impl Iterator<Item = &Odd> {
+        let told = move |odd: &&Odd| self.nodes.get(&odd.node).is_some_and(|node| node.has_told(chunk));
+        self.odd.get(&chunk).into_iter().flatten().filter(told)
     }
 
     /// Queues an order for a datanode. Clients wait for recoveries, and files are in danger until they
@@ -382,7 +403,13 @@ impl Namenode {
                 let all = expected.all(|node| nodes.get(node).is_some_and(|node| node.reported));
                 let covered = || {
                     let known = self.cluster.good.iter();
-                    known.filter(|(chunk, who)| who.len() >= self.least_of(**chunk)).count()
+                    let told = |chunk, node: &NodeId| {
+                        nodes.get(node).is_some_and(|node: &Node| node.has_told(chunk))
+                    };
+                    let enough = |(chunk, who): &(&ChunkId, &SmallVec<[NodeId; 4]>)| {
+                        who.iter().filter(|node| told(**chunk, node)).count() >= self.least_of(**chunk)
+                    };
+                    known.filter(enough).count()
                 };
                 // 99.9 %, as HDFS (`dfs.namenode.safemode.threshold-pct`).
                 if !all && (self.cluster.ended == 0 || covered() * 1_000 < self.cluster.ended * 999) {

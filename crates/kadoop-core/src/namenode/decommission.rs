@@ -86,8 +86,7 @@ impl Namenode {
         let careless = self.config.faults.has(Fault::ComebackBelieved);
         let Some(node) = self.cluster.nodes.get_mut(&id) else { return };
         node.comeback = if stays && !careless { Comeback::Unheard } else { Comeback::Over };
-        let held = node.held.iter().copied().collect();
-        self.review_all(held);
+        self.review_held(id);
     }
 }
 

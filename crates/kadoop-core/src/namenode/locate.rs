@@ -42,9 +42,9 @@ impl Namenode {
     /// Live datanodes whose replica of the chunk as logged is damaged. [`Namenode::locate`] leaves
     /// them out, though parts of such a replica may be sound.
     pub fn damaged(&self, chunk: ChunkId, stamp: Stamp) -> Vec<NodeId> {
-        let odd = self.cluster.odd.get(&chunk).into_iter().flatten();
+        let odd = self.cluster.odd_of(chunk);
         let damaged = odd.filter(|odd| odd.corrupt && odd.report.stamp == stamp).map(|odd| odd.node);
-        damaged.filter(|node| self.cluster.nodes.get(node).is_some_and(|node| !node.dead)).collect()
+        damaged.filter(|node| self.cluster.tells(*node, chunk)).collect()
     }
 
     fn layout_from(&self, inode: InodeNo, offset: u64, length: u64) -> Result<Located> {

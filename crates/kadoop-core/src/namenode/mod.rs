@@ -27,6 +27,7 @@ mod decommission;
 mod history;
 mod image;
 mod inodes;
+mod intake;
 mod locate;
 mod namespace;
 mod numbers;

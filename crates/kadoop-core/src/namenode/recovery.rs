@@ -428,7 +428,7 @@ impl Namenode {
     }
 
     fn sealed_somewhere(&self, chunk: ChunkId, stamp: Stamp, length: u32) -> bool {
-        self.cluster.odd.get(&chunk).into_iter().flatten().any(|odd| {
+        self.cluster.odd_of(chunk).any(|odd| {
             let report = odd.report;
             report.state == ReplicaState::Sealed
                 && (report.stamp, report.length) == (stamp, length)

@@ -73,6 +73,13 @@ impl Namenode {
         self.review_some();
     }
 
+    /// Reviews all chunks of which the datanode has replicas.
+    pub(super) fn review_held(&mut self, node: NodeId) {
+        let held = self.cluster.nodes.get(&node).into_iter().flat_map(|node| &node.held);
+        let held = held.copied().collect();
+        self.review_all(held);
+    }
+
     /// Reviews some of the chunks that are left.
     pub(super) fn review_some(&mut self) {
         let left = self.cluster.unreviewed.len().saturating_sub(MAX_REVIEWS);
@@ -119,7 +126,7 @@ impl Namenode {
     fn review_odd(&mut self, chunk: ChunkId, live: usize) {
         let Some(logged) = self.state.chunks.get(&chunk).copied() else { return };
         let enough = live >= self.target(chunk).max(1) || self.config.faults.has(Fault::LastReplicaDeleted);
-        for odd in self.cluster.odd.get(&chunk).cloned().unwrap_or_default() {
+        for odd in self.cluster.odd_of(chunk).copied().collect::<Vec<_>>() {
             if can_be_sealed(&odd, logged) || !enough && has_same_bytes(&odd, logged) {
                 let (stamp, length) = (logged.stamp, logged.length);
                 self.cluster.order(odd.node, Order::Seal { chunk, stamp, length });
@@ -267,8 +274,7 @@ impl Namenode {
     /// bad replica is deleted although too few good ones exist.
     fn make_room(&mut self, chunk: ChunkId, holders: &[NodeId], now: Millis) {
         let Some(logged) = self.state.chunks.get(&chunk).copied() else { return };
-        let odd = self.cluster.odd.get(&chunk).into_iter().flatten();
-        let bad = odd.copied().find(|odd| {
+        let bad = self.cluster.odd_of(chunk).copied().find(|odd| {
             !can_be_sealed(odd, logged) && holders.contains(&odd.node) && self.usable(odd.node, now)
         });
         if let Some(bad) = bad {

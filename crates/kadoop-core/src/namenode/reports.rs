@@ -4,6 +4,7 @@ use super::{
     Namenode,
     apply::Event,
     cluster::{Comeback, Node, Odd},
+    intake::Intake,
     orders::{Kind, Orders},
     record::Record,
 };
@@ -19,48 +20,78 @@ use std::collections::BTreeMap;
 const MAX_ORDERS: usize = 100;
 
 impl Namenode {
-    /// Takes a datanode's heartbeat and answers with orders.
+    /// Takes a datanode's heartbeat and answers with orders. None: it has a full report, of which some
+    /// replicas were taken. Call again with the same heartbeat; other calls may come in between.
     ///
     /// # Errors
     /// NotRegistered: the datanode has to ask for a session. LogBehind, OtherHistory, ForeignData: it
     /// isn't of the log's history, by what it has heard or what it holds. It is refused until it is
     /// admitted.
-    pub fn heartbeat(&mut self, beat: &Heartbeat, rack: &str, now: Millis) -> Result<HeartbeatAnswer> {
+    pub fn take_heartbeat(
+        &mut self,
+        beat: &Heartbeat,
+        rack: &str,
+        now: Millis,
+    ) -> Result<Option<HeartbeatAnswer>> {
         if beat.session == 0 {
             self.demand_history(beat)?;
-            return Ok(self.register(beat, rack, now));
+            return Ok(Some(self.register(beat, rack, now)));
         }
         let id = *self.state.identities.get(&beat.identity).ok_or(Error::NotRegistered)?;
         let node = self.cluster.nodes.get_mut(&id).ok_or(Error::NotRegistered)?;
         let same_run =
             node.incarnation == beat.incarnation || self.config.faults.has(Fault::FormerRunBelieved);
-        if node.session != beat.session || !same_run {
+        let same_session = node.session == beat.session && same_run;
+        let under_way = node.report.as_ref().map(|report| report.number);
+        let continues = under_way == Some(beat.number);
+        if !(same_session || continues && self.config.faults.has(Fault::FormerReportContinued)) {
             return Err(Error::NotRegistered);
         }
         node.heard = node.heard.max(now);
         // An overtaken heartbeat reports an older state, so it is ignored.
-        if beat.number > node.number {
+        if beat.number > node.number && !continues {
+            if under_way.is_some() {
+                // It sends one at a time, so it has given up the one that is being taken.
+                return Err(Error::NotRegistered);
+            }
             node.number = beat.number;
             node.space = beat.space;
-            match node.comeback {
-                Comeback::Unheard => node.comeback = Comeback::Asked,
-                Comeback::Asked if beat.full.is_some() => node.comeback = Comeback::Over,
-                Comeback::Asked | Comeback::Over => {}
+            let asked = node.comeback == Comeback::Asked;
+            if node.comeback == Comeback::Unheard {
+                node.comeback = Comeback::Asked;
             }
-            self.take_report(id, beat, now)?;
+            match beat.full {
+                Some(_) => node.report = Some(Intake::of(beat, asked)),
+                None => self.take_changes(id, beat, now)?,
+            }
+        }
+        if !self.take_part(id, beat, now)? {
+            return Ok(None);
         }
         let (log, behind) = (self.state.point(), self.behind().is_some());
         self.cluster.roused.remove(&id);
         let node = self.cluster.nodes.get_mut(&id).ok_or(Error::NotRegistered)?;
         // The namenode may lack records, so it orders nothing.
         let orders = if behind { Vec::new() } else { node.orders.next(MAX_ORDERS) };
-        Ok(HeartbeatAnswer {
+        Ok(Some(HeartbeatAnswer {
             session: node.session,
             node: id,
             orders,
             report: !node.reported || node.comeback != Comeback::Over,
             log,
-        })
+        }))
+    }
+
+    /// As [`Namenode::take_heartbeat`], with all replicas at once.
+    ///
+    /// # Errors
+    /// As [`Namenode::take_heartbeat`].
+    pub fn heartbeat(&mut self, beat: &Heartbeat, rack: &str, now: Millis) -> Result<HeartbeatAnswer> {
+        loop {
+            if let Some(answer) = self.take_heartbeat(beat, rack, now)? {
+                return Ok(answer);
+            }
+        }
     }
 
     /// The number of the datanode that has this session.
@@ -79,7 +110,7 @@ impl Namenode {
         Some((id, self.cluster.nodes.get(&id)?.incarnation))
     }
 
-    /// Begins a session and forgets the replicas of the former one.
+    /// Begins a session. The replicas of the former one don't count until they are reported again.
     fn register(&mut self, beat: &Heartbeat, rack: &str, now: Millis) -> HeartbeatAnswer {
         let known = self.state.identities.get(&beat.identity).copied();
         let id = known.unwrap_or(self.state.next.node);
@@ -89,11 +120,11 @@ impl Namenode {
             let (node, identity) = (id, beat.identity);
             self.commit(None, vec![Record::NodeJoined { node, identity, rack: rack.into() }]);
         }
-        let adds = self.config.faults.has(Fault::ReportAdded);
-        let former = self.cluster.nodes.get(&id).filter(|_| adds).map(|node| node.held.clone());
-        if !adds {
-            self.forget_replicas(id);
-        }
+        // As many as on the one with fewest: a newcomer gets its share, and no more.
+        let placed = self.cluster.nodes.values().map(|node| node.placed).min().unwrap_or(0);
+        let former = self.cluster.nodes.remove(&id);
+        let reported = self.config.faults.has(Fault::UnreportedCounted) && former.is_some();
+        let (held, report) = former.map(|former| (former.held, former.report)).unwrap_or_default();
         let session = self.cluster.new_session();
         let node = Node {
             incarnation: beat.incarnation,
@@ -101,55 +132,66 @@ impl Namenode {
             number: 0,
             heard: now,
             dead: false,
-            reported: false,
+            reported,
+            report: report.filter(|_| self.config.faults.has(Fault::FormerReportContinued)),
             comeback: Comeback::Over,
-            // As many as on the one with fewest: a newcomer gets its share, and no more.
-            placed: self.cluster.nodes.values().map(|node| node.placed).min().unwrap_or(0),
+            placed,
             space: beat.space,
-            held: former.unwrap_or_default(),
+            held,
             leaving: BTreeMap::new(),
             orders: Orders::default(),
         };
         self.cluster.nodes.insert(id, node);
+        self.review_held(id);
         let stays = known.is_some_and(|node| !self.state.decommissioned.contains(&node));
         self.cluster.heard |= stays;
         HeartbeatAnswer { session, node: id, orders: Vec::new(), report: true, log: self.state.point() }
     }
 
-    fn take_report(&mut self, id: NodeId, beat: &Heartbeat, now: Millis) -> Result<()> {
-        let reports = beat.full.iter().flatten();
+    /// Takes the changes of a heartbeat without a full report.
+    fn take_changes(&mut self, id: NodeId, beat: &Heartbeat, now: Millis) -> Result<()> {
+        if let Some(highest) = self.foreign_changes(beat) {
+            self.demand_own(id, beat, highest)?;
+        }
+        self.apply_changes(id, beat, now);
+        Ok(())
+    }
+
+    /// The highest chunk and stamp of the changes that this history hasn't given, if there are any.
+    pub(super) fn foreign_changes(&self, beat: &Heartbeat) -> Option<(ChunkId, Stamp)> {
         let changed = beat.changes.iter().filter_map(|change| match change {
             Change::Has(report) => Some(report),
             _ => None,
         });
-        let foreign: Vec<_> = reports
-            .chain(changed)
-            .map(|report| (report.chunk, report.stamp))
-            .filter(|(chunk, stamp)| !self.state.has_given(*chunk, *stamp))
-            .collect();
-        let admitted = self.state.history.has_admitted(beat.identity);
-        if !foreign.is_empty() && !admitted {
-            self.forget_replicas(id);
-            self.cluster.nodes.remove(&id);
-            let highest = foreign
-                .iter()
-                .fold(beat.highest, |highest, (chunk, stamp)| (highest.0.max(*chunk), highest.1.max(*stamp)));
-            return Err(self.cluster.refuse(beat.identity, Error::ForeignData, beat.seen, highest));
+        self.highest_foreign(changed)
+    }
+
+    /// The highest chunk and stamp of the replicas that this history hasn't given, if there are any.
+    pub(super) fn highest_foreign<'r>(
+        &self,
+        reports: impl Iterator<Item = &'r ReplicaReport>,
+    ) -> Option<(ChunkId, Stamp)> {
+        let foreign = reports.filter(|report| !self.state.has_given(report.chunk, report.stamp));
+        foreign.map(|report| (report.chunk, report.stamp)).reduce(higher)
+    }
+
+    /// Refuses a datanode that holds replicas of another history, unless it was admitted.
+    pub(super) fn demand_own(
+        &mut self,
+        id: NodeId,
+        beat: &Heartbeat,
+        highest: (ChunkId, Stamp),
+    ) -> Result<()> {
+        if self.state.history.has_admitted(beat.identity) {
+            return Ok(());
         }
-        if admitted && foreign.is_empty() && beat.full.is_some() {
-            self.commit(None, vec![Record::Settled { identity: beat.identity }]);
-        }
-        if let Some(full) = &beat.full {
-            if !self.config.faults.has(Fault::ReportAdded) {
-                self.forget_replicas(id);
-            }
-            full.iter().for_each(|report| self.note(id, *report, false));
-            if let Some(node) = self.cluster.nodes.get_mut(&id) {
-                node.reported = true;
-            }
-            // Look at once, so that a complete cluster needn't wait for the next tick.
-            self.watch_safe_mode(now);
-        }
+        self.forget_replicas(id);
+        self.cluster.nodes.remove(&id);
+        let highest = higher(beat.highest, highest);
+        Err(self.cluster.refuse(beat.identity, Error::ForeignData, beat.seen, highest))
+    }
+
+    pub(super) fn apply_changes(&mut self, id: NodeId, beat: &Heartbeat, now: Millis) {
         let copies = self.cluster.copies.len();
         for change in &beat.changes {
             self.take_change(id, *change, now);
@@ -157,7 +199,6 @@ impl Namenode {
         if self.cluster.copies.len() < copies {
             self.order_next_copies(now);
         }
-        Ok(())
     }
 
     fn take_change(&mut self, id: NodeId, change: Change, now: Millis) {
@@ -200,7 +241,7 @@ impl Namenode {
     }
 
     /// Records one replica: it counts, or it is odd.
-    fn note(&mut self, id: NodeId, report: ReplicaReport, corrupt: bool) {
+    pub(super) fn note(&mut self, id: NodeId, report: ReplicaReport, corrupt: bool) {
         let chunk = report.chunk;
         self.forget(id, chunk);
         let Some(node) = self.cluster.nodes.get_mut(&id) else { return };
@@ -280,6 +321,10 @@ impl Namenode {
         if same && !there {
             self.note(node, report, false);
         }
+        // A report that is being taken is older than this.
+        if let Some(report) = self.cluster.nodes.get_mut(&node).and_then(|node| node.report.as_mut()) {
+            report.written.insert(chunk);
+        }
     }
 
     pub(super) fn on_event(&mut self, event: Event) {
@@ -327,4 +372,9 @@ impl Namenode {
         }
         self.cluster.order(id, Order::Delete { chunk, stamp });
     }
+}
+
+/// The highest of two chunks, and of two stamps.
+pub(super) fn higher(of: (ChunkId, Stamp), other: (ChunkId, Stamp)) -> (ChunkId, Stamp) {
+    (of.0.max(other.0), of.1.max(other.1))
 }

@@ -15,6 +15,7 @@ mod log;
 mod memory;
 mod namespace;
 mod one_file;
+mod parts;
 mod placement;
 mod purse;
 mod random;

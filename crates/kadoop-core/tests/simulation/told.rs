@@ -45,7 +45,11 @@ impl Cluster {
     /// A cluster with a datanode for each of the racks.
     pub fn on_racks(racks: &[&'static str], fault: Option<Fault>) -> Self {
         let faults = fault.map_or(Faults::NONE, Faults::planted);
-        let config = Config { faults, orphan_ms: 1_000, ..Config::default() };
+        Self::with(racks, Config { faults, orphan_ms: 1_000, ..Config::default() })
+    }
+
+    /// As [`Cluster::on_racks`], with these settings.
+    pub fn with(racks: &[&'static str], config: Config) -> Self {
         let mut namenode = Namenode::new(config.clone(), State::new(&config), 0, 1);
         let client = namenode.join_client(0);
         let node = |(n, rack): (u64, &&'static str)| Node {

@@ -1,13 +1,14 @@
 //! The service for datanodes.
 
 use super::{
-    Shared,
+    SWEEP_PAUSE, Shared,
     answers::{Answered, FEATURES},
     hosts::Known,
 };
 use std::{
     net::SocketAddr,
     sync::{Arc, PoisonError},
+    thread,
     time::Duration,
 };
 use strait_flexrpc::Request;
@@ -132,10 +133,17 @@ impl Shared {
             self.demand_sole(&beat, address)?;
         }
         let mut heard = 0;
-        let answer = self.change(|namenode, now| {
-            heard = now;
-            namenode.heartbeat(&beat, rack, now)
-        })?;
+        let answer = loop {
+            let taken = self.change(|namenode, now| {
+                heard = now;
+                namenode.take_heartbeat(&beat, rack, now)
+            })?;
+            match taken {
+                Some(answer) => break answer,
+                // A part of a full report is taken. Other calls have their turns.
+                None => thread::sleep(SWEEP_PAUSE),
+            }
+        };
         if told.session != 0 {
             self.refused.lock().unwrap_or_else(PoisonError::into_inner).forget(beat.identity);
         }

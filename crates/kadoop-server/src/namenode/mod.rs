@@ -52,7 +52,7 @@ use watches::{MAX_WATCHES, Watches};
 
 /// Interval of the core's periodic work.
 const TICK: Duration = Duration::from_secs(1);
-/// Pause between two parts of a removed tree.
+/// Pause between two parts of a removed tree, or of a full report.
 const SWEEP_PAUSE: Duration = Duration::from_millis(2);
 /// Interval at which the log's length is checked.
 const LOOK: Duration = Duration::from_secs(1);

@@ -10,6 +10,7 @@ mod network;
 mod noticed;
 mod operator;
 mod outages;
+mod parts;
 mod racks;
 mod reading;
 mod search;
@@ -51,6 +52,14 @@ fn run_scarce(seed: u64) -> Result<(), String> {
     world.budget = Arc::clone(&purse) as _;
     live(world)?;
     if purse.taken() > 0 { Err(format!("{} bytes are held by nobody", purse.taken())) } else { Ok(()) }
+}
+
+/// As [`run`], with full reports that are interrupted after each replica.
+fn run_in_parts(seed: u64) -> Result<(), String> {
+    let mut world = World::new(seed, None);
+    world.parts.come = true;
+    world.begin_parts();
+    live(world)
 }
 
 fn live(mut world: World) -> Result<(), String> {
@@ -188,6 +197,8 @@ fn check(world: &World) -> Result<(), String> {
 const SEEDS: u64 = 400;
 /// Number of seeds with little memory.
 const SCARCE_SEEDS: u64 = 100;
+/// Number of seeds with reports in parts.
+const PARTED_SEEDS: u64 = 100;
 
 #[test]
 fn a_whole_cluster_keeps_every_promise() {
@@ -209,6 +220,15 @@ fn a_whole_cluster_keeps_every_promise() {
 fn a_whole_cluster_keeps_every_promise_with_little_memory() {
     for seed in 0..number("KADOOP_SIM_SEEDS").unwrap_or(SCARCE_SEEDS) {
         if let Err(error) = run_scarce(seed) {
+            panic!("seed {seed}: {error}");
+        }
+    }
+}
+
+#[test]
+fn a_whole_cluster_keeps_every_promise_with_reports_in_parts() {
+    for seed in 0..number("KADOOP_SIM_SEEDS").unwrap_or(PARTED_SEEDS) {
+        if let Err(error) = run_in_parts(seed) {
             panic!("seed {seed}: {error}");
         }
     }

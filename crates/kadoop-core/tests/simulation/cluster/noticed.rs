@@ -29,6 +29,7 @@ pub const NOTICED: &[(Fault, u64)] = &[
     (Fault::LeaseNotChecked, 108),
     (Fault::CompleteNotDurable, 26),
     (Fault::ReportAdded, 36),
+    (Fault::UnreportedCounted, 212),
     (Fault::RacksIgnored, 7),
     (Fault::RackKept, 11),
     (Fault::SpreadForgotten, 26),

@@ -33,6 +33,11 @@ pub const ALONE: &[Fault] = &[
     Fault::PlaceTrusted,
     Fault::SealTrusted,
     Fault::FormerRunBelieved,
+    // A datanode that begins another session reports almost the same again.
+    Fault::FormerReportContinued,
+    Fault::ReportUnchecked,
+    Fault::DamageToldLate,
+    Fault::WrittenForgotten,
 ];
 
 pub fn number(name: &str) -> Option<u64> {

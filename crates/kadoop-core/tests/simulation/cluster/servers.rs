@@ -15,7 +15,7 @@ use strait_kadoop_core::{
 impl World {
     pub fn on_request(&mut self, id: u64, hop: usize, host: Host, request: Request) {
         let reply = if host == NAMENODE {
-            self.at_namenode(request)
+            self.at_namenode(id, hop, request)
         } else if host <= NODES {
             self.at_datanode(id, hop, host, request)
         } else {
@@ -29,7 +29,7 @@ impl World {
         }
     }
 
-    fn at_namenode(&mut self, request: Request) -> Option<Reply> {
+    fn at_namenode(&mut self, id: u64, hop: usize, request: Request) -> Option<Reply> {
         let (now, wall) = (self.clock(NAMENODE), self.now);
         let user = someone("kadoop");
         Some(match request {
@@ -38,18 +38,18 @@ impl World {
                 namenode.renew(client, now);
                 namenode.broken_pipelines(client)
             })?),
-            Request::Mutate(host, id, mutation) => {
+            Request::Mutate(host, request, mutation) => {
                 // Every second client has a session, and gets its files back after a crash.
                 let session = (host % 2 == 1).then_some(Session([host as u8; 32]));
                 let user = Caller { session, ..user };
                 // Every second new file gets its first chunk at once.
                 let begins = matches!(&mutation, Mutation::Create { path, .. } if path.ends_with('b'));
                 let answer = self.ask(|namenode| match begins {
-                    true => namenode.mutate_and_begin(&user, id, &mutation, &[], now, wall),
-                    false => namenode.mutate(&user, id, &mutation, &[], now, wall),
+                    true => namenode.mutate_and_begin(&user, request, &mutation, &[], now, wall),
+                    false => namenode.mutate(&user, request, &mutation, &[], now, wall),
                 })?;
                 if let Ok(answer) = &answer {
-                    self.on_mutated(id, &mutation, answer);
+                    self.on_mutated(request, &mutation, answer);
                 }
                 Reply::Answer(answer)
             }
@@ -61,10 +61,7 @@ impl World {
                 self.ask(|namenode| namenode.suspect(node, chunk, stamp))?;
                 Reply::Done(Ok(()))
             }
-            Request::Beat(beat) => {
-                let rack = self.rack_of(beat.identity);
-                Reply::Beat(self.ask(|namenode| namenode.heartbeat(&beat, rack, now))?)
-            }
+            Request::Beat(beat) => return self.take_beat(id, hop, beat),
             _ => return None,
         })
     }

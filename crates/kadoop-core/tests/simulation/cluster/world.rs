@@ -8,6 +8,7 @@ use super::{
     network::{Call, Host, NAMENODE, Reply, Request},
     operator::Operator,
     outages::Outages,
+    parts::{Parts, Rest},
     racks::Racks,
     swaps::Swaps,
     syncs::Syncs,
@@ -72,6 +73,8 @@ pub enum Event {
     Stranded(Box<Strand>),
     /// The operator checks the cluster.
     Operate,
+    /// The namenode takes another part of a full report.
+    Part(Host, u64, Box<Rest>),
     /// A sync is going to fail.
     Syncs,
     /// A longer outage begins.
@@ -170,6 +173,8 @@ pub struct World {
     pub syncs: Syncs,
     /// Makes longer outages.
     pub outages: Outages,
+    /// Interrupts full reports.
+    pub parts: Parts,
     /// Swaps replicas' files.
     pub swaps: Swaps,
     /// Loses and restores files.
@@ -287,6 +292,7 @@ impl World {
             operator: Operator::new(seed),
             syncs: Syncs::new(seed),
             outages: Outages::new(seed),
+            parts: Parts::new(seed),
             swaps: Swaps::new(seed),
             losses: Losses::new(seed),
             racks: Racks::new(seed),
@@ -306,6 +312,7 @@ impl World {
         };
         world.draw_moment();
         world.draw_losses();
+        world.begin_parts();
         world
     }
 
@@ -370,6 +377,7 @@ impl World {
             | Event::Rouse(host, life)
             | Event::Place(host, life, _)
             | Event::Seal(host, life, _)
+            | Event::Part(host, life, _)
                 if self.lives[host] != life => {}
             Event::Place(host, _, caller) => self.on_placing(host, caller),
             Event::Seal(host, _, caller) => self.on_sealing(host, caller),
@@ -388,6 +396,10 @@ impl World {
             Event::Renew(host, life) => match self.stalled(host) {
                 Some(until) => self.at(until, Event::Renew(host, life)),
                 None => self.renew_leases(host),
+            },
+            Event::Part(host, life, rest) => match self.stalled(host) {
+                Some(until) => self.at(until, Event::Part(host, life, rest)),
+                None => self.take_rest(*rest),
             },
             Event::Rouse(host, life) => match self.stalled(host) {
                 Some(until) => self.at(until, Event::Rouse(host, life)),

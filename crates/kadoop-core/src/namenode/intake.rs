@@ -1,0 +1,172 @@
+//! Full reports, which the namenode takes in parts: a million replicas at once would keep other calls
+//! waiting for some tenths of a second.
+//!
+//! A datanode reports its replicas in the order of their chunks. So a chunk that a part passes over
+//! isn't there any more. Between two parts
+//!
+//! - replicas that the report hasn't come to count as before; in a new session they don't count,
+//! - the datanode may begin another session, which ends the report,
+//! - a file may be removed: an order to delete a replica goes before a report of it,
+//! - a writer may tell that it has sealed a chunk: it knows more than the report.
+//!
+//! All numbers are checked before the first replica counts, since a datanode of another history may
+//! hold other bytes under the same numbers.
+
+use super::{Namenode, cluster::Comeback, record::Record, reports::higher};
+use crate::{
+    ChunkId, Millis, NodeId, Stamp,
+    error::Result,
+    faults::Fault,
+    messages::{Change, Heartbeat, ReplicaReport},
+};
+use std::{
+    collections::BTreeSet,
+    ops::Bound::{Excluded, Unbounded},
+};
+
+/// A full report that is being taken.
+#[derive(Debug)]
+pub(super) struct Intake {
+    /// The number of its heartbeat.
+    pub number: u64,
+    /// Replicas whose numbers were checked, and the highest numbers of another history.
+    checked: usize,
+    foreign: Option<(ChunkId, Stamp)>,
+    /// Replicas that were taken.
+    taken: usize,
+    /// The datanode's replicas are known up to this chunk.
+    pub upto: ChunkId,
+    /// Chunks of replicas that the same heartbeat tells damaged.
+    damaged: BTreeSet<ChunkId>,
+    /// Chunks that a writer has sealed on the datanode since the report came.
+    pub written: BTreeSet<ChunkId>,
+    /// Whether the namenode had asked for it after a cancelled decommission.
+    asked: bool,
+}
+
+impl Intake {
+    pub(super) fn of(beat: &Heartbeat, asked: bool) -> Self {
+        let damaged = beat.changes.iter().filter_map(|change| match change {
+            Change::Corrupt { chunk, .. } => Some(*chunk),
+            _ => None,
+        });
+        Self {
+            number: beat.number,
+            checked: 0,
+            foreign: None,
+            taken: 0,
+            upto: ChunkId(0),
+            damaged: damaged.collect(),
+            written: BTreeSet::new(),
+            asked,
+        }
+    }
+}
+
+/// What a report says next.
+enum Next {
+    Has(ReplicaReport),
+    Lacks(ChunkId),
+}
+
+impl Namenode {
+    /// Takes the next part of the heartbeat's full report. True: it is over, or there is none.
+    pub(super) fn take_part(&mut self, id: NodeId, beat: &Heartbeat, now: Millis) -> Result<bool> {
+        let full = beat.full.as_deref().unwrap_or_default();
+        if self.report_of(id, beat).is_none() {
+            return Ok(true);
+        }
+        if !self.check_part(id, beat, full)? {
+            return Ok(false);
+        }
+        for _ in 0..self.config.report_replicas.max(1) {
+            match self.next_reported(id, beat, full) {
+                Some(Next::Has(report)) => {
+                    let damaged =
+                        self.report_of(id, beat).is_some_and(|of| of.damaged.contains(&report.chunk));
+                    self.note(id, report, damaged && !self.config.faults.has(Fault::DamageToldLate));
+                }
+                Some(Next::Lacks(chunk)) => {
+                    self.forget(id, chunk);
+                    self.review(chunk);
+                }
+                None => {
+                    self.end_report(id, beat, now);
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    /// The report, if it is the one that is being taken.
+    fn report_of(&mut self, id: NodeId, beat: &Heartbeat) -> Option<&mut Intake> {
+        let report = self.cluster.nodes.get_mut(&id)?.report.as_mut();
+        report.filter(|report| report.number == beat.number)
+    }
+
+    /// Checks some numbers. True: all are checked.
+    fn check_part(&mut self, id: NodeId, beat: &Heartbeat, full: &[ReplicaReport]) -> Result<bool> {
+        let from = self.report_of(id, beat).map_or(0, |report| report.checked);
+        let upto = full.len().min(from + self.config.report_replicas.max(1));
+        let before = if from == 0 { self.foreign_changes(beat) } else { None };
+        let mut foreign = before
+            .into_iter()
+            .chain(self.highest_foreign(full.get(from..upto).unwrap_or_default().iter()))
+            .reduce(higher);
+        if let Some(report) = self.report_of(id, beat) {
+            report.checked = upto;
+            report.foreign = report.foreign.into_iter().chain(foreign).reduce(higher);
+            foreign = report.foreign;
+        }
+        let all = upto == full.len();
+        if all && let Some(highest) = foreign {
+            self.demand_own(id, beat, highest)?;
+        }
+        Ok(all || self.config.faults.has(Fault::ReportUnchecked))
+    }
+
+    /// The next replica of the report, or the next chunk that it lacks though it was known.
+    fn next_reported(&mut self, id: NodeId, beat: &Heartbeat, full: &[ReplicaReport]) -> Option<Next> {
+        let adds = self.config.faults.has(Fault::ReportAdded);
+        let overruled = self.config.faults.has(Fault::WrittenForgotten);
+        let node = self.cluster.nodes.get_mut(&id)?;
+        let report = node.report.as_mut().filter(|report| report.number == beat.number)?;
+        loop {
+            let next = full.get(report.taken);
+            let known = node.held.range((Excluded(report.upto), Unbounded)).next().filter(|_| !adds);
+            let (chunk, next) = match (known, next) {
+                (Some(known), next) if next.is_none_or(|next| *known < next.chunk) => {
+                    (*known, Next::Lacks(*known))
+                }
+                (_, Some(next)) => {
+                    report.taken += 1;
+                    (next.chunk, Next::Has(*next))
+                }
+                (_, None) => return None,
+            };
+            // Of an older datanode they may come in any order.
+            report.upto = report.upto.max(chunk);
+            if overruled || !report.written.contains(&chunk) {
+                return Some(next);
+            }
+        }
+    }
+
+    fn end_report(&mut self, id: NodeId, beat: &Heartbeat, now: Millis) {
+        let Some(node) = self.cluster.nodes.get_mut(&id) else { return };
+        let Some(report) = node.report.take() else { return };
+        node.reported = true;
+        if report.asked && node.comeback == Comeback::Asked {
+            node.comeback = Comeback::Over;
+            self.review_held(id);
+        }
+        let admitted = self.state.history.has_admitted(beat.identity);
+        if admitted && report.foreign.is_none() {
+            self.commit(None, vec![Record::Settled { identity: beat.identity }]);
+        }
+        // Look at once, so that a complete cluster needn't wait for the next tick.
+        self.watch_safe_mode(now);
+        self.apply_changes(id, beat, now);
+    }
+}
