@@ -344,7 +344,7 @@ mod tests {
     #[tokio::test]
     async fn a_file_that_cannot_be_left_to_another_way_is_abandoned() {
         let (writer, mut calls) = writer().await;
-        writer.give_up().await.unwrap_err();
+        writer.close_unchanged().await.unwrap_err();
         for _ in 0..2 {
             let call = timeout(Duration::from_secs(10), calls.recv()).await.expect("the file stays open");
             assert_eq!(call.unwrap(), ("complete".to_owned(), Some(FULL)));
