@@ -19,6 +19,11 @@ pub(super) enum Effect {
     Remembered,
 }
 
+/// Whether an error of this kind may mean that the namenode is away.
+pub(super) fn is_about_the_namenode(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::Unavailable | ErrorKind::OutcomeUnknown | ErrorKind::TimedOut)
+}
+
 /// The error for a Java exception: `class` with package, `message` perhaps with a stack trace.
 pub(super) fn from_java(class: &str, message: &str) -> Error {
     let line = first_line(message);

@@ -4,9 +4,8 @@
 //! same client keeps renewing for other files. This process knows its own abandoned writers, so it
 //! frees their files at once, in the background.
 
-use super::errors::{Effect, from_library};
+use super::errors::{Effect, from_library, is_about_the_namenode};
 use super::retry::{Backoff, LONGEST_PAUSE};
-use super::shared::is_about_the_namenode;
 use hdfs_native::Client;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -3,7 +3,7 @@
 use super::clients::Clients;
 use super::config::{ChecksumMode, HadoopConfig};
 use super::datanode::Datanodes;
-use super::errors::{Effect, from_library};
+use super::errors::{Effect, from_library, is_about_the_namenode};
 use super::namenode::Namenode;
 use super::recovery::Recoveries;
 use super::retry::with_patience;
@@ -101,10 +101,6 @@ impl Shared {
             Some(reason) => fail(ErrorKind::Unsupported, reason),
         }
     }
-}
-
-pub(super) fn is_about_the_namenode(kind: ErrorKind) -> bool {
-    matches!(kind, ErrorKind::Unavailable | ErrorKind::OutcomeUnknown | ErrorKind::TimedOut)
 }
 
 /// The part of `hdfs://AUTHORITY/` that names the namenode.

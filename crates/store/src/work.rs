@@ -194,10 +194,11 @@ mod tests {
     async fn a_step_beside_a_call_keeps_what_was_lent_until_it_ends() {
         let (go_on, may_go_on) = mpsc::channel();
         let turn = Arc::new(());
-        let step = lend(turn.clone(), async { beside(move || may_go_on.recv().unwrap()) }).await;
+        let mut step = None;
+        lend(turn.clone(), async { step = Some(beside(move || may_go_on.recv().unwrap())) }).await;
         assert_eq!(Arc::strong_count(&turn), 2, "the call has ended, and the step has the turn");
         go_on.send(()).unwrap();
-        step.await.unwrap();
+        step.unwrap().await.unwrap();
         assert_eq!(Arc::strong_count(&turn), 1);
     }
 

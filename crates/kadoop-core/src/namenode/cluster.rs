@@ -103,6 +103,15 @@ impl Node {
     pub(super) fn has_told(&self, chunk: ChunkId) -> bool {
         self.reported || self.report.as_ref().is_some_and(|report| chunk <= report.upto)
     }
+
+    /// Ends the wait for a report of all its replicas. Returns whether the namenode waited for one.
+    pub(super) fn ends_comeback(&mut self) -> bool {
+        let waited = self.comeback == Comeback::Asked;
+        if waited {
+            self.comeback = Comeback::Over;
+        }
+        waited
+    }
 }
 
 /// Progress of a datanode whose decommission was cancelled. It may have been thrown away by then,

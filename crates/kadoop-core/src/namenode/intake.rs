@@ -12,7 +12,7 @@
 //! All numbers are checked before the first replica counts, since a datanode of another history may
 //! hold other bytes under the same numbers.
 
-use super::{Namenode, cluster::Comeback, record::Record, reports::higher};
+use super::{Namenode, record::Record};
 use crate::{
     ChunkId, Millis, NodeId, Stamp,
     error::Result,
@@ -157,8 +157,7 @@ impl Namenode {
         let Some(node) = self.cluster.nodes.get_mut(&id) else { return };
         let Some(report) = node.report.take() else { return };
         node.reported = true;
-        if report.asked && node.comeback == Comeback::Asked {
-            node.comeback = Comeback::Over;
+        if report.asked && node.ends_comeback() {
             self.review_held(id);
         }
         let admitted = self.state.history.has_admitted(beat.identity);
@@ -169,4 +168,9 @@ impl Namenode {
         self.watch_safe_mode(now);
         self.apply_changes(id, beat, now);
     }
+}
+
+/// The highest of two chunks, and of two stamps.
+pub(super) fn higher(of: (ChunkId, Stamp), other: (ChunkId, Stamp)) -> (ChunkId, Stamp) {
+    (of.0.max(other.0), of.1.max(other.1))
 }

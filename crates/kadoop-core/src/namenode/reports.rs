@@ -4,7 +4,7 @@ use super::{
     Namenode,
     apply::Event,
     cluster::{Comeback, Node, Odd},
-    intake::Intake,
+    intake::{Intake, higher},
     orders::{Kind, Orders},
     record::Record,
 };
@@ -372,9 +372,4 @@ impl Namenode {
         }
         self.cluster.order(id, Order::Delete { chunk, stamp });
     }
-}
-
-/// The highest of two chunks, and of two stamps.
-pub(super) fn higher(of: (ChunkId, Stamp), other: (ChunkId, Stamp)) -> (ChunkId, Stamp) {
-    (of.0.max(other.0), of.1.max(other.1))
 }
