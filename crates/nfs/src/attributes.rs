@@ -59,7 +59,7 @@ impl Export {
         }
     }
 
-    /// Sets attributes other than the size, as far as they differ from the record.
+    /// Sets attributes other than the size, as far as they differ from the record. Returns whether any does.
     ///
     /// # Errors
     /// Those of the store.
@@ -69,7 +69,7 @@ impl Export {
         path: &StorePath,
         before: &FileStatus,
         set: &N3Settings,
-    ) -> Answer<()> {
+    ) -> Answer<bool> {
         let uid = set.uid.filter(|uid| *uid != self.callers.uid(&before.owner));
         let gid = set.gid.filter(|gid| *gid != self.callers.gid(&before.group));
         let change = SetAttributes {
@@ -81,13 +81,14 @@ impl Export {
             replication: None,
         };
         if change == SetAttributes::default() {
-            return Ok(());
+            return Ok(false);
         }
         if change.modified_ms.is_some() {
             // The writer's close would set the time again.
             self.writings.close(path).await?;
         }
-        Ok(self.store.set_attributes(who, path, &change).await?)
+        self.store.set_attributes(who, path, &change).await?;
+        Ok(true)
     }
 }
 

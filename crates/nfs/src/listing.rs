@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use strait_store::{FileStatus, FileSystem, Principal, StorePath};
+use tokio::sync::Semaphore;
 
 /// Cookies of `.` and `..`. Entries have larger ones.
 pub const OWN: u64 = 1;
@@ -19,8 +20,10 @@ pub const OWN: u64 = 1;
 pub const PARENT: u64 = 2;
 /// Entries that one pass over a directory keeps: some 20 MB.
 const RUN: usize = 65_536;
-/// Runs that are remembered.
-const MOST_RUNS: usize = 8;
+/// Passes at a time.
+const MOST_PASSES: usize = 4;
+/// Runs that are remembered, as long as they have fewer entries than two full ones.
+const MOST_RUNS: usize = 64;
 /// How long.
 const LIFETIME: Duration = Duration::from_secs(5);
 
@@ -37,8 +40,16 @@ pub struct Run {
 }
 
 /// The runs that are remembered.
-#[derive(Default)]
-pub struct Listings(Mutex<VecDeque<Arc<Run>>>);
+pub struct Listings {
+    runs: Mutex<VecDeque<Arc<Run>>>,
+    passes: Semaphore,
+}
+
+impl Default for Listings {
+    fn default() -> Self {
+        Self { runs: Mutex::default(), passes: Semaphore::new(MOST_PASSES) }
+    }
+}
 
 impl Listings {
     /// Entries of a directory behind `cookie`. A listing from the start on is fresh.
@@ -62,6 +73,7 @@ impl Listings {
         {
             return Ok(run.clone());
         }
+        let _turn = self.passes.acquire().await;
         let (mut entries, mut at_end) = (BTreeMap::new(), true);
         let mut listing = store.list(who, directory);
         while let Some(entry) = listing.next().await {
@@ -78,8 +90,11 @@ impl Listings {
         let (directory, user) = (directory.clone(), who.user.clone());
         let run = Arc::new(Run { directory, user, after: cookie, made: Instant::now(), entries, at_end });
         let mut runs = self.lock();
-        runs.truncate(MOST_RUNS - 1);
         runs.push_front(run.clone());
+        runs.truncate(MOST_RUNS);
+        while runs.iter().map(|run| run.entries.len()).sum::<usize>() > 2 * RUN {
+            runs.pop_back();
+        }
         Ok(run)
     }
 
@@ -94,7 +109,7 @@ impl Listings {
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<Arc<Run>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -26,6 +26,16 @@ const PAGE_PREFERRED_BYTES: u32 = 64 << 10;
 /// Stores keep times in milliseconds.
 const PRECISION: N3Time = N3Time { seconds: 0, nanoseconds: 1_000_000 };
 
+/// Settings that leave all as it is.
+pub const NOTHING: N3Settings = N3Settings {
+    mode: None,
+    uid: None,
+    gid: None,
+    size: None,
+    accessed: N3SetTime::Default(N3Set::Nothing),
+    modified: N3SetTime::Default(N3Set::Nothing),
+};
+
 const UNKNOWN: N3Change = N3Change { before: None, after: None };
 
 /// An entry of a directory's page.
@@ -94,8 +104,7 @@ impl Export {
     /// A new entry as its client gets it, with the attributes that couldn't be set before.
     async fn made(&self, who: &Principal, path: &StorePath, left: &N3Settings) -> Answer<N3Made<'static>> {
         let mut status = self.status(who, path).await?;
-        self.set(who, path, &status, left).await?;
-        if left.accessed != UNSET || left.modified != UNSET {
+        if self.set(who, path, &status, left).await? {
             status = self.status(who, path).await?;
         }
         Ok(N3Made {
@@ -105,51 +114,47 @@ impl Export {
         })
     }
 
+    /// The record of an entry to make, if it is there already.
+    async fn taken(&self, who: &Principal, path: &StorePath) -> Answer<Option<FileStatus>> {
+        // A path without a handle would be an entry that nobody reaches.
+        self.handles.of(path)?;
+        match self.status(who, path).await {
+            Ok(status) => Ok(Some(status)),
+            Err(Fault(N3Status::Noent)) => Ok(None),
+            Err(fault) => Err(fault),
+        }
+    }
+
     async fn create(&self, who: &Principal, create: &N3Create<'_>) -> Answer<N3Made<'static>> {
         let (directory, path) = self.entry(who, &create.at).await?;
-        // A path without a handle would be a file that nobody reaches.
-        self.handles.of(&path)?;
-        let nothing =
-            N3Settings { mode: None, uid: None, gid: None, size: None, accessed: UNSET, modified: UNSET };
         let (set, made_by) = match &create.how {
             N3CreateHow::Unchecked(set) | N3CreateHow::Guarded(set) => (set, None),
-            N3CreateHow::Exclusive(verifier) => (&nothing, Some(*verifier)),
+            N3CreateHow::Exclusive(verifier) => (&NOTHING, Some(*verifier)),
         };
-        let (permission, left) = at_creation(set);
-        let created = match self.status(who, &path).await {
-            Ok(status) if status.is_directory() => Err(Fault(N3Status::Exist)),
-            Ok(_) => Err(Fault(N3Status::Exist)),
-            Err(Fault(N3Status::Noent)) => self.writings.create(who, &path, permission, made_by).await,
-            Err(fault) => Err(fault),
-        };
-        self.listings.forget(&directory);
-        match (created, &create.how) {
-            (Err(Fault(N3Status::Exist)), N3CreateHow::Unchecked(set)) => {
-                if self.status(who, &path).await?.is_directory() {
-                    return Err(Fault(N3Status::Exist));
-                }
+        match (self.taken(who, &path).await?, &create.how, made_by) {
+            (None, ..) => {
+                let (permission, left) = at_creation(set);
+                self.writings.create(who, &path, permission, made_by).await?;
+                self.listings.forget(&directory);
+                self.made(who, &path, &left).await
+            }
+            (Some(file), N3CreateHow::Unchecked(set), _) if !file.is_directory() => {
                 if let Some(size) = size(set)? {
                     self.resize(who, &path, size).await?;
                 }
-                self.made(who, &path, &N3Settings { size: None, ..set.clone() }).await
+                self.made(who, &path, set).await
             }
-            (Err(Fault(N3Status::Exist)), N3CreateHow::Exclusive(verifier))
-                if self.writings.was_made_by(&path, *verifier).await =>
-            {
-                self.made(who, &path, &nothing).await
+            (_, _, Some(verifier)) if self.writings.was_made_by(&path, verifier).await => {
+                self.made(who, &path, &NOTHING).await
             }
-            (Err(fault), _) => Err(fault),
-            (Ok(()), _) => self.made(who, &path, &left).await,
+            _ => Err(Fault(N3Status::Exist)),
         }
     }
 
     async fn mkdir(&self, who: &Principal, mkdir: &N3Mkdir<'_>) -> Answer<N3Made<'static>> {
         let (directory, path) = self.entry(who, &mkdir.at).await?;
-        self.handles.of(&path)?;
-        match self.status(who, &path).await {
-            Ok(_) => return Err(Fault(N3Status::Exist)),
-            Err(Fault(N3Status::Noent)) => {}
-            Err(fault) => return Err(fault),
+        if self.taken(who, &path).await?.is_some() {
+            return Err(Fault(N3Status::Exist));
         }
         let (permission, left) = at_creation(&mkdir.set);
         self.store.mkdirs(who, &path, permission).await?;
@@ -398,9 +403,6 @@ impl Export {
         })
     }
 }
-
-/// A time that isn't set.
-const UNSET: N3SetTime = N3SetTime::Default(N3Set::Nothing);
 
 /// A page without room: its entries come first, but a page has one entry at least.
 fn full(is_empty: bool) -> Answer<bool> {

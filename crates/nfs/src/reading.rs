@@ -4,8 +4,9 @@ use crate::fault::Answer;
 use bytes::Bytes;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use strait_store::{FileReader, FileStatus, FileSystem, Principal, Result, StorePath};
+use tokio::time::Instant;
 
 /// Open readers. Those of some stores read ahead, by some megabytes.
 const MOST_READERS: usize = 128;
@@ -129,4 +130,33 @@ impl Readings {
 
 fn version(status: &FileStatus) -> (i64, u64) {
     (status.modified_ms, status.length)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use strait_store::{CreateOptions, MemoryStore};
+
+    async fn put(store: &MemoryStore, who: &Principal, path: &StorePath, text: &'static str) {
+        let options = CreateOptions { overwrite: true, ..CreateOptions::default() };
+        let mut writer = store.create(who, path, &options).await.unwrap();
+        writer.append(text.into()).await.unwrap();
+        writer.close().await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_changes_of_others_show_after_a_second() {
+        let store = Arc::new(MemoryStore::new("root"));
+        let (who, path) = (Principal::new("root"), StorePath::parse("/f").unwrap());
+        let readings = Readings::new(store.clone());
+        put(&store, &who, &path, "earlier").await;
+        let read = async |length| readings.read(&who, &path, 0, length).await.unwrap();
+        assert_eq!(read(4).await, ("earl".into(), false));
+        put(&store, &who, &path, "the later one").await;
+        tokio::time::advance(TRUSTED).await;
+        assert_eq!(read(4).await, ("the ".into(), false));
+        assert_eq!(read(100).await, ("the later one".into(), true));
+        put(&store, &who, &path, "an even later one").await;
+        assert_eq!(read(100).await, ("an even later one".into(), true), "the end is looked for at once");
+    }
 }

@@ -1,5 +1,6 @@
 //! The server, called by the client that frpcgen writes from the same interface, over plain ONC RPC.
 
+use crate::procedures::NOTHING;
 use crate::wire::*;
 use crate::{Options, Rules, Server, TRANSFER_BYTES};
 use std::sync::Arc;
@@ -15,15 +16,6 @@ struct Served {
     client: NfsV3Client,
     root: N3Handle<'static>,
 }
-
-const NOTHING: N3Settings = N3Settings {
-    mode: None,
-    uid: None,
-    gid: None,
-    size: None,
-    accessed: N3SetTime::Default(N3Set::Nothing),
-    modified: N3SetTime::Default(N3Set::Nothing),
-};
 
 impl Served {
     fn new() -> Self {

@@ -16,12 +16,13 @@ use bytes::Bytes;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use strait_store::{
     Capabilities, CreateOptions, Error, ErrorKind, FileStatus, FileSystem, FileType, FileWriter,
     MAX_CHUNK_BYTES, Principal, Result, StorePath,
 };
 use tokio::sync::Mutex as AsyncMutex;
+use tokio::time::Instant;
 
 /// Files being written at a time. A store's writer may take some megabytes.
 const MOST_FILES: usize = 256;
@@ -193,6 +194,10 @@ impl Writings {
         data: Bytes,
         stable: N3Stable,
     ) -> Answer<N3Stable> {
+        if data.is_empty() {
+            self.store.stat(who, path).await?;
+            return Ok(stable);
+        }
         loop {
             let slot = self.claim(path).await?;
             let mut state = slot.state.lock().await;
@@ -438,6 +443,11 @@ impl Writings {
     /// # Errors
     /// Those of the store.
     pub async fn show(&self, path: &StorePath, end: u64) -> Answer<bool> {
+        if !self.capabilities.visible_while_written {
+            // Readers see it from its close on.
+            let open = self.end(path).is_some();
+            return self.close(path).await.map(|()| open);
+        }
         let Some(slot) = self.slot(path) else { return Ok(false) };
         let mut state = slot.state.lock().await;
         let Some(file) = &mut state.file else { return Ok(false) };
@@ -515,5 +525,40 @@ fn new_record(who: &Principal, path: &StorePath, permission: Option<u32>) -> Fil
         owner: who.user.to_string(),
         group: who.user.to_string(),
         link: false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use strait_store::MemoryStore;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_file_without_writes_is_closed_after_a_while() {
+        let store = Arc::new(MemoryStore::new("root"));
+        let writings = Writings::new(store.clone());
+        let (who, path) = (Principal::new("root"), StorePath::parse("/f").unwrap());
+        writings.create(&who, &path, None, None).await.unwrap();
+        for (offset, pause) in [(0, 4), (1, 4), (2, 6)] {
+            let written = writings.write(&who, &path, offset, Bytes::from_static(b"x"), N3Stable::Not).await;
+            assert_eq!(written, Ok(N3Stable::Not));
+            tokio::time::advance(Duration::from_secs(pause)).await;
+            writings.sweep().await;
+            assert_eq!(writings.end(&path), (pause < 5).then_some(offset + 1));
+        }
+        assert_eq!(store.append(&who, &path).await.unwrap().position(), 3, "others may write");
+    }
+
+    #[tokio::test]
+    async fn the_file_that_is_idle_longest_makes_room_for_another() {
+        let store = Arc::new(MemoryStore::new("root"));
+        let writings = Writings::new(store);
+        let who = Principal::new("root");
+        let path = |number: usize| StorePath::parse(&format!("/f{number}")).unwrap();
+        for number in 0..=MOST_FILES {
+            writings.create(&who, &path(number), None, None).await.unwrap();
+        }
+        let open = (0..=MOST_FILES).filter(|number| writings.end(&path(*number)).is_some());
+        assert_eq!(open.collect::<Vec<_>>(), (1..=MOST_FILES).collect::<Vec<_>>());
     }
 }
