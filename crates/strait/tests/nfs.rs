@@ -52,9 +52,10 @@ impl Served {
         self.process = Self::spawn(self.dir.path(), self.port, &self.flags);
     }
 
+    /// libnfs mounts what is before the last slash, and not even `/` if that is empty.
     fn url(&self, path: &str) -> String {
         let Self { port, .. } = self;
-        format!("nfs://127.0.0.1{path}?nfsport={port}&mountport={port}&auto-traverse-mounts=0")
+        format!("nfs://127.0.0.1/{path}?nfsport={port}&mountport={port}")
     }
 
     /// What a tool prints.
