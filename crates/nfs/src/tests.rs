@@ -335,7 +335,7 @@ fn attributes_are_set_unless_the_object_changed_since() {
     assert_eq!(served.set(&file, shorter, Some(changed)), N3Status::Ok);
     assert_eq!(served.set(&file, N3Settings { size: Some(6), ..NOTHING }, None), N3Status::Ok);
     let time = N3Time { seconds: 981_173_106, nanoseconds: 7_000_000 };
-    let modified = N3SetTime::Given(time.clone());
+    let modified = N3SetTime::Given(time);
     assert_eq!(served.set(&file, N3Settings { modified, ..NOTHING }, None), N3Status::Ok);
     let attributes = served.attributes(&file).unwrap();
     assert_eq!((attributes.size, attributes.mode, attributes.modified), (6, 0o600, time));
