@@ -144,6 +144,7 @@ setup_test() {
     need maven have mvn
     need iproute2 have tc
     need git have git # programs in a mount
+    need libnfs-utils have nfs-cp # clients of NFS
     need sqlite3 have sqlite3
     need openssh-server test -x /usr/sbin/sshd # hosts of `strait run`
     need openssh-client have ssh

@@ -275,6 +275,25 @@ fn where_a_key_is_set_only_programs_that_are_named_answer_and_know_it() {
 }
 
 #[test]
+fn the_kernel_knows_the_user_of_a_caller_over_tcp() {
+    for (transport, local_users) in [(Transport::Tcp, true), (Transport::Tcp, false), (Transport::Udp, true)]
+    {
+        let onc = OncOptions { local_users, ..OncOptions::default() };
+        let server = common::start(ServerOptions { onc, ..ServerOptions::default() }, &Arc::default());
+        let user = |request: &Request, reply: &mut Reply| {
+            reply.put(&request.local_user.unwrap_or(u32::MAX).to_be_bytes());
+            Ok(())
+        };
+        server.register(PROGRAM, 1, user).unwrap();
+        let sys = AuthSys { machine: "here".into(), uid: 4711, ..AuthSys::default() };
+        let answer = ask(transport, server.address(), &by(Credentials::Sys(sys), 1, procedure(ECHO), b""));
+        let known = local_users && transport == Transport::Tcp;
+        let own = if known { rustix::process::geteuid().as_raw() } else { u32::MAX };
+        assert_eq!(answer.2, own.to_be_bytes(), "{transport:?}, {local_users}");
+    }
+}
+
+#[test]
 fn where_nobody_may_call_there_is_no_answer() {
     let onc = OncOptions { access: OncAccess::Nobody, ..OncOptions::default() };
     let server = common::start(ServerOptions { onc, ..ServerOptions::default() }, &Arc::default());

@@ -76,7 +76,7 @@ mod v2;
 pub use config::{Access, Config, ConfiguredStore, HttpAccess, Limits, LocalRoot, Service2009};
 pub use homes::Homes;
 pub use passwords::PasswordFile;
-pub use peer::overflow_user;
 pub use server::{Gateway, Reload};
 pub use shared::GatewayNumbers;
+pub use strait_flexrpc::overflow_user;
 pub use tls::{CertificateFacts, Tls, TlsFiles};

@@ -5,7 +5,7 @@ use crate::config::{Access, Config, ConfiguredStore, Limits};
 use crate::fair::{Grant, Holder, Key, Pool};
 use crate::handles::{Handle, Handles, too_many_files};
 use crate::logins::{Logins, Refusal};
-use crate::peer::{Origin, Peer, overflow_user};
+use crate::peer::{Origin, Peer};
 use crate::random::random;
 use crate::retry::{Mutations, Remembered};
 use crate::shares::{Share, Shares};
@@ -98,7 +98,7 @@ impl fmt::Display for Uninvited {
             Self::UnknownUser => format!(
                 "comes from a user whom the kernel doesn't name: its socket is closed or in another network \
                  namespace, or belongs to user id {}, which also stands for users of other namespaces",
-                overflow_user()
+                strait_flexrpc::overflow_user()
             ),
         };
         let own = own_user();

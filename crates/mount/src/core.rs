@@ -8,7 +8,6 @@ mod tests;
 use crate::fault::{Answer, Fault};
 use crate::listing::Listing;
 use crate::logical::{Logical, State};
-use crate::names::{Names, group_name, user_name};
 use crate::nodes::Nodes;
 use crate::patience::Patience;
 use crate::plain::{Access, Level, Place, Plain, Writing};
@@ -22,6 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 use strait_plfs::Container;
 use strait_store::budget::Pool;
+use strait_store::names::{Names, group_name, user_name};
 use strait_store::{
     ErrorKind, FileStatus, FileSystem, FileType, MAX_NAME_BYTES, Principal, StorePath, StoreStatus, encoding,
     fail,

@@ -22,7 +22,6 @@ mod face;
 mod fault;
 mod listing;
 mod logical;
-mod names;
 mod nodes;
 mod overlay;
 mod patience;

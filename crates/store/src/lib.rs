@@ -28,6 +28,7 @@ mod ext;
 mod file;
 pub mod foreign;
 mod memory;
+pub mod names;
 mod path;
 pub mod process;
 mod types;

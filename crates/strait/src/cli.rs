@@ -6,6 +6,7 @@ mod environment;
 mod foreign;
 mod kadoop;
 mod mount;
+mod nfs;
 mod run;
 
 use crate::failure::Failure;
@@ -17,6 +18,7 @@ use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 pub use foreign::{Doctor, Foreign, Stores};
 pub use kadoop::{Admit, Datanode, Datanodes, Decommission, KadoopLog, KadoopLogAction, Namenode, Rebalance};
 pub use mount::{Mount, by_mount};
+pub use nfs::Nfs;
 pub use run::{Launcher, Run, Split};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::unix::ffi::OsStrExt;
@@ -199,7 +201,15 @@ fn misplaced(flag: &str, command: &str) -> String {
 impl Command {
     /// Whether this serves until a signal ends it.
     pub fn is_server(&self) -> bool {
-        matches!(self, Self::Up(_) | Self::Serve(_) | Self::Namenode(_) | Self::Datanode(_) | Self::Mount(_))
+        matches!(
+            self,
+            Self::Up(_)
+                | Self::Serve(_)
+                | Self::Namenode(_)
+                | Self::Datanode(_)
+                | Self::Mount(_)
+                | Self::Nfs(_)
+        )
     }
 
     /// Number of stores behind the gateway that this runs, if it runs one.
@@ -238,6 +248,8 @@ pub enum Command {
     Namenode(Namenode),
     /// Run a datanode of a Kadoop cluster
     Datanode(Datanode),
+    /// Serve a store by NFS version 3
+    Nfs(Nfs),
     /// List directories
     Ls(Ls),
     /// Print what a store knows of a path

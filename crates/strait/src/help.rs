@@ -50,7 +50,7 @@ const UNUSED_BY_LOGOUT: [&str; 9] = [
 
 /// The commands by purpose.
 const GROUPS: [(&str, &[&str]); 4] = [
-    ("Servers", &["up", "serve", "namenode", "datanode"]),
+    ("Servers", &["up", "serve", "namenode", "datanode", "nfs"]),
     (
         "Files and directories",
         &[

@@ -61,6 +61,7 @@ fn job(number: u64, procedure: Procedure) -> Job {
             peer: ([127, 0, 0, 1], 1).into(),
             transport: Transport::Tcp,
             security: Security::Plain,
+            user: None,
         },
         arrived: clock::now(),
     }

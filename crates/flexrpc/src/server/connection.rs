@@ -2,6 +2,7 @@
 
 use crate::net::buffer::{Buffer, Share};
 use crate::net::clock;
+use crate::net::owner;
 use crate::net::reader::{Frame, Piece, Read, ReadError, Reader};
 use crate::net::socket;
 use crate::net::spin::Spinner;
@@ -20,6 +21,7 @@ use bytes::Bytes;
 use rustix::event::PollFlags;
 use rustix::fd::OwnedFd;
 use std::net::SocketAddr;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 /// How long a worker sleeps on its connection before it watches all again. Calls that come more
@@ -35,6 +37,8 @@ pub(crate) struct Connection {
     pub(crate) token: u64,
     pub(crate) peer: SocketAddr,
     pub(crate) line: Mutex<Line>,
+    /// The user at the other end, if the server asks for it.
+    user: OnceLock<u32>,
 }
 
 /// The working state of a connection.
@@ -125,7 +129,7 @@ impl Connection {
             lent: false,
             known: false,
         };
-        Self { fd: Wire::new(fd), token, peer, line: Mutex::new(line) }
+        Self { fd: Wire::new(fd), token, peer, line: Mutex::new(line), user: OnceLock::new() }
     }
 
     /// Serves calls until none is left, or other connections need the worker.
@@ -195,6 +199,9 @@ impl Connection {
                     }
                     (begun, _) => {
                         *records = core.records(begun);
+                        if records.is_some() && core.options.onc.local_users {
+                            self.learn_user();
+                        }
                         records.is_some()
                     }
                 };
@@ -214,9 +221,22 @@ impl Connection {
         }
     }
 
+    /// Asks the kernel for the user at the other end. Without an answer there is none.
+    #[cold]
+    fn learn_user(&self) {
+        if let Ok(Some(user)) = owner::local_user(&self.fd, self.peer) {
+            self.user.get_or_init(|| user);
+        }
+    }
+
     /// The origin of its calls.
     pub(crate) fn origin(&self) -> Origin {
-        Origin { peer: self.peer, transport: Transport::Tcp, security: self.fd.security() }
+        Origin {
+            peer: self.peer,
+            transport: Transport::Tcp,
+            security: self.fd.security(),
+            user: self.user.get().copied(),
+        }
     }
 
     /// Whether the first bytes are TLS's. Only a plain connection can begin TLS.

@@ -68,6 +68,8 @@ pub(crate) struct Origin {
     pub(crate) peer: SocketAddr,
     pub(crate) transport: Transport,
     pub(crate) security: Security,
+    /// The user who owns the other end, if [`OncOptions::local_users`](crate::OncOptions) asks for it.
+    pub(crate) user: Option<u32>,
 }
 
 impl Core {
@@ -283,6 +285,7 @@ impl Core {
             procedure: head.procedure,
             args,
             credentials: caller.credentials,
+            local_user: None,
             authenticated: self.is_of_member(head.id.session) || origin.security == Security::Certified,
             holder: self.holder(head.id.session),
             encrypted: origin.security != Security::Plain,

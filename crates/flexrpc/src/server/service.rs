@@ -24,6 +24,10 @@ pub struct Request {
     /// Whether the caller holds the cluster key, or has shown a certificate that
     /// the server trusts.
     pub authenticated: bool,
+    /// The user of this host who owns the other end of the connection, as the kernel has it. Only for
+    /// plain ONC RPC over TCP from loopback, with [`OncOptions::local_users`](crate::OncOptions); `None`
+    /// for all other callers.
+    pub local_user: Option<u32>,
     /// The owner of the caller's own key ([`crate::KeyLookup`]). It is no member of the
     /// cluster, so `authenticated` is false. `None` for all other callers.
     pub holder: Option<Arc<dyn Holder>>,

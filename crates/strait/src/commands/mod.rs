@@ -21,6 +21,7 @@ mod malgen;
 mod mode;
 mod mount;
 mod namenode;
+mod nfs;
 mod passwd;
 mod pump;
 mod remove;
@@ -46,6 +47,7 @@ pub async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Serve(serve) => return serve::serve(&context, serve).await,
         Command::Namenode(namenode) => return namenode::namenode(namenode).await,
         Command::Datanode(datanode) => return datanode::datanode(datanode).await,
+        Command::Nfs(flags) => nfs::nfs(&context, flags).await,
         Command::Ls(ls) => list::ls(&context, ls).await,
         Command::Stat(stat) => stat::stat(&context, stat).await,
         Command::Cat(operands) => cat::cat(&context, operands).await,

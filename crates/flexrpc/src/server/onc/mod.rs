@@ -54,12 +54,14 @@ pub struct OncOptions {
     /// Registers the programs with the rpcbind on this socket (usually [`RPCBIND_SOCKET`]) at the
     /// start, and unregisters them at shutdown.
     pub rpcbind: Option<PathBuf>,
+    /// Asks the kernel for the user of each connection from loopback ([`Request::local_user`]).
+    pub local_users: bool,
 }
 
 impl Default for OncOptions {
     fn default() -> Self {
         let (access, duplicates) = (OncAccess::UnlessKeyed, DuplicateLimits::default());
-        Self { access, duplicates, rpcbind: None }
+        Self { access, duplicates, rpcbind: None, local_users: false }
     }
 }
 
@@ -169,6 +171,7 @@ impl Core {
             args,
             credentials,
             authenticated: origin.security == Security::Certified,
+            local_user: origin.user,
             holder: None,
             encrypted: origin.security != Security::Plain,
             peer: origin.peer,

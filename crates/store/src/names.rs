@@ -1,14 +1,14 @@
-//! Users and groups: numbers here, names in the store.
+//! Users and groups: numbers on this host, names in the store.
 
+use crate::Principal;
 use nix::unistd::{Gid, Group, Uid, User, getgrouplist};
 use std::collections::HashMap;
 use std::ffi::CString;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use strait_store::Principal;
 
 /// The number for names that this host doesn't know: nobody and nogroup.
-const UNKNOWN: u32 = 65_534;
+pub const UNKNOWN: u32 = 65_534;
 /// Answers of the host's user database are used this long. A new user waits no longer.
 const LIFETIME: Duration = Duration::from_secs(60);
 /// More names than this aren't kept: a directory has few owners, and a hostile store may have many.
@@ -19,7 +19,7 @@ const MOST: usize = 4_096;
 pub struct Names {
     users: Mutex<Cache<String, u32>>,
     groups: Mutex<Cache<String, u32>>,
-    principals: Mutex<Cache<(u32, u32), Principal>>,
+    principals: Mutex<Cache<(u32, Option<u32>), Principal>>,
     /// A name that this host may not know, and the user that it stands for.
     own: Option<(String, u32, u32)>,
 }
@@ -55,9 +55,14 @@ impl Names {
         })
     }
 
-    /// The principal for a caller of the mount.
+    /// The principal for a user of this host, whose groups the store looks up.
+    pub fn user(&self, uid: u32) -> Principal {
+        cached(&self.principals, &(uid, None), || Principal::new(&user_name(uid)))
+    }
+
+    /// The principal for a process of this host.
     pub fn principal(&self, uid: u32, gid: u32) -> Principal {
-        cached(&self.principals, &(uid, gid), || {
+        cached(&self.principals, &(uid, Some(gid)), || {
             let user = user_name(uid);
             let mut groups: Vec<String> = vec![group_name(gid)];
             if let Ok(name) = CString::new(user.as_bytes())

@@ -1,0 +1,159 @@
+//! Any store as a server of NFS version 3, with its MOUNT protocol on the same port.
+//!
+//! ```text
+//!   NFS clients ── ONC RPC over TCP ── FlexRPC ─ stubs by frpcgen from idl/nfs3.x
+//!                                                  │ a call
+//!                      callers: for whom? ── procedures, mounting ── handles: which path?
+//!                                              │         │
+//!                       writing, reading, listing        attributes, fault: as NFS has them
+//!                                              │
+//!                                           a store
+//! ```
+//!
+//! It is small on purpose: it shows what the interface compiler and FlexRPC's plain ONC RPC are good
+//! for. Stores write files at their end only, and so does this server.
+//!
+//! This room must never: read flags; name a store; act for another user than [`Rules`] say; answer a
+//! write as stable that isn't; forget a loss of other writes, which the write verifier tells clients.
+
+mod attributes;
+mod callers;
+mod fault;
+mod handle;
+mod listing;
+mod mounting;
+mod procedures;
+mod reading;
+#[cfg(test)]
+mod tests;
+mod wire;
+mod writing;
+
+pub use callers::Rules;
+
+use crate::callers::Callers;
+use crate::handle::Handles;
+use crate::listing::Listings;
+use crate::reading::Readings;
+use crate::wire::{MountV3Server, NfsV3Server};
+use crate::writing::Writings;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use strait_flexrpc::{OncOptions, RPCBIND_SOCKET, WorkerLimits};
+use strait_store::{Capabilities, FileSystem, StorePath};
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
+
+/// Most bytes of one READ, WRITE or page of a directory: 1 MiB, as Linux's clients take at most.
+const TRANSFER_BYTES: usize = 1 << 20;
+/// A call or a reply has so much around these bytes, at most: credentials, a handle, attributes.
+const AROUND_BYTES: usize = 64 << 10;
+/// Calls of all clients at a time. Each blocks a thread while the store works.
+const MOST_CALLS: usize = 128;
+/// Connections of all clients. A client has one, or a few.
+const MOST_CONNECTIONS: usize = 1_024;
+/// How often files that aren't used are closed.
+const SWEEP: Duration = Duration::from_secs(1);
+
+/// How a store is served.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The address, for both programs, over TCP. Beyond loopback only with [`Rules::trust_uids`].
+    pub listen: SocketAddr,
+    /// The store's URI: handles of other stores are stale.
+    pub store: String,
+    /// Register the programs with this host's rpcbind, by which clients find the port.
+    pub rpcbind: bool,
+    /// Rules for callers.
+    pub rules: Rules,
+}
+
+/// The state of one server.
+struct Export {
+    store: Arc<dyn FileSystem>,
+    capabilities: Capabilities,
+    handles: Handles,
+    callers: Callers,
+    writings: Writings,
+    readings: Readings,
+    listings: Listings,
+    runtime: Handle,
+}
+
+/// A running server. Drop it only after [`Server::end`], or files stay open.
+pub struct Server {
+    export: Arc<Export>,
+    server: strait_flexrpc::Server,
+    sweeping: JoinHandle<()>,
+}
+
+impl Server {
+    /// Serves the directory `root` of a store. The store's work is done on the caller's tokio runtime,
+    /// which must have threads of its own.
+    ///
+    /// # Errors
+    /// The address can't be bound, or is beyond loopback without [`Rules::trust_uids`]; or rpcbind
+    /// refuses the programs.
+    pub fn start(store: Arc<dyn FileSystem>, root: StorePath, options: Options) -> io::Result<Self> {
+        let Options { listen, store: uri, rpcbind, rules } = options;
+        let server_options = strait_flexrpc::ServerOptions {
+            listen,
+            udp: false,
+            allow_anonymous: rules.trust_uids,
+            workers: WorkerLimits { most: MOST_CALLS, ..strait_flexrpc::ServerOptions::default().workers },
+            payload_bytes: TRANSFER_BYTES + AROUND_BYTES,
+            connections: MOST_CONNECTIONS,
+            onc: OncOptions {
+                rpcbind: rpcbind.then(|| PathBuf::from(RPCBIND_SOCKET)),
+                local_users: true,
+                ..OncOptions::default()
+            },
+            ..strait_flexrpc::ServerOptions::default()
+        };
+        let export = Arc::new(Export {
+            capabilities: store.capabilities(),
+            handles: Handles::new(&uri, root),
+            callers: Callers::new(rules),
+            writings: Writings::new(store.clone()),
+            readings: Readings::new(store.clone()),
+            listings: Listings::default(),
+            runtime: Handle::current(),
+            store,
+        });
+        type Nfs = NfsV3Server<Arc<Export>>;
+        type Mount = MountV3Server<Arc<Export>>;
+        let server = strait_flexrpc::Server::builder(server_options)
+            .register(Nfs::PROGRAM, Nfs::VERSION, NfsV3Server(export.clone()))
+            .register(Mount::PROGRAM, Mount::VERSION, MountV3Server(export.clone()))
+            .start()?;
+        let swept = export.clone();
+        let sweeping = tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(SWEEP).await;
+                swept.writings.sweep().await;
+                swept.readings.sweep();
+                swept.listings.sweep();
+            }
+        });
+        Ok(Self { export, server, sweeping })
+    }
+
+    /// The address at which it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.server.address()
+    }
+
+    /// Finishes running calls, and closes all files.
+    pub async fn end(self) {
+        let Self { export, server, sweeping } = self;
+        let ended = tokio::task::spawn_blocking(move || server.shutdown()).await;
+        if !matches!(ended, Ok(true)) {
+            tracing::warn!("some calls were cut off");
+        }
+        sweeping.abort();
+        export.writings.close_below(&StorePath::root()).await;
+    }
+}

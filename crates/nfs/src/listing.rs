@@ -1,0 +1,166 @@
+//! Directories in pages, whose cookies stay valid.
+//!
+//! A cookie is a digest of the entry's name, and pages are in the order of cookies. So a page continues
+//! in the right place though entries came and went, or the server was restarted. A store lists a
+//! directory in its own order. Each pass over it keeps the first entries behind a cookie; a few such
+//! runs are remembered for the next pages.
+
+use crate::fault::Answer;
+use crate::handle::digest;
+use futures::StreamExt;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use strait_store::{FileStatus, FileSystem, Principal, StorePath};
+use tokio::sync::Semaphore;
+
+/// Cookies of `.` and `..`. Entries have larger ones.
+pub const OWN: u64 = 1;
+/// See [`OWN`].
+pub const PARENT: u64 = 2;
+/// Entries that one pass over a directory keeps: some 20 MB.
+const RUN: usize = 65_536;
+/// Passes at a time.
+const MOST_PASSES: usize = 4;
+/// Runs that are remembered, as long as they have fewer entries than two full ones.
+const MOST_RUNS: usize = 64;
+/// How long.
+const LIFETIME: Duration = Duration::from_secs(5);
+
+/// Entries of a directory in the order of their cookies.
+pub struct Run {
+    directory: StorePath,
+    user: Arc<str>,
+    after: u64,
+    made: Instant,
+    /// The entries, by cookie.
+    pub entries: BTreeMap<u64, FileStatus>,
+    /// There are none behind these.
+    pub at_end: bool,
+}
+
+/// The runs that are remembered.
+pub struct Listings {
+    runs: Mutex<VecDeque<Arc<Run>>>,
+    passes: Semaphore,
+}
+
+impl Default for Listings {
+    fn default() -> Self {
+        Self { runs: Mutex::default(), passes: Semaphore::new(MOST_PASSES) }
+    }
+}
+
+impl Listings {
+    /// Entries of a directory behind `cookie`. A listing from the start on is fresh.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn after(
+        &self,
+        store: &dyn FileSystem,
+        who: &Principal,
+        directory: &StorePath,
+        cookie: u64,
+    ) -> Answer<Arc<Run>> {
+        let serves = |run: &Run| {
+            let reaches = run.at_end || run.entries.last_key_value().is_some_and(|(last, _)| *last > cookie);
+            let same = run.directory == *directory && run.user == who.user;
+            same && run.after <= cookie && reaches && run.made.elapsed() < LIFETIME
+        };
+        if cookie > PARENT
+            && let Some(run) = self.lock().iter().find(|run| serves(run))
+        {
+            return Ok(run.clone());
+        }
+        let _turn = self.passes.acquire().await;
+        let (mut entries, mut at_end) = (BTreeMap::new(), true);
+        let mut listing = store.list(who, directory);
+        while let Some(entry) = listing.next().await {
+            let entry = entry?;
+            let number = cookie_of(entry.name());
+            if number > cookie {
+                entries.insert(number, entry);
+            }
+            if entries.len() > RUN {
+                entries.pop_last();
+                at_end = false;
+            }
+        }
+        let (directory, user) = (directory.clone(), who.user.clone());
+        let run = Arc::new(Run { directory, user, after: cookie, made: Instant::now(), entries, at_end });
+        let mut runs = self.lock();
+        runs.push_front(run.clone());
+        runs.truncate(MOST_RUNS);
+        while runs.iter().map(|run| run.entries.len()).sum::<usize>() > 2 * RUN {
+            runs.pop_back();
+        }
+        Ok(run)
+    }
+
+    /// A directory's entries changed.
+    pub fn forget(&self, directory: &StorePath) {
+        self.lock().retain(|run| run.directory != *directory);
+    }
+
+    /// Drops runs that are too old to be used.
+    pub fn sweep(&self) {
+        self.lock().retain(|run| run.made.elapsed() < LIFETIME);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Arc<Run>>> {
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The cookie of an entry, which fits a signed number.
+fn cookie_of(name: &str) -> u64 {
+    (u64::from_be_bytes(digest(&[name.as_bytes()])) >> 1).max(PARENT + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use strait_store::{CreateOptions, MemoryStore};
+
+    #[tokio::test]
+    async fn pages_go_on_though_entries_come_and_go() {
+        let (store, who, root) = (MemoryStore::new("root"), Principal::new("root"), StorePath::root());
+        let names: Vec<String> = (0..100).map(|number| format!("file{number}")).collect();
+        for name in &names {
+            let path = root.join(name).unwrap();
+            store.create(&who, &path, &CreateOptions::default()).await.unwrap().close().await.unwrap();
+        }
+        let (mut cookie, mut seen) = (0, Vec::new());
+        loop {
+            // Another server each time: nothing is remembered.
+            let run = Listings::default().after(&store, &who, &root, cookie).await.unwrap();
+            let Some((next, entry)) = run.entries.first_key_value() else { break };
+            seen.push(entry.name().to_owned());
+            store.remove(&who, &StorePath::parse(&entry.path).unwrap(), false).await.unwrap();
+            cookie = *next;
+        }
+        seen.sort();
+        let mut names = names;
+        names.sort();
+        assert_eq!(seen, names);
+    }
+
+    #[tokio::test]
+    async fn a_change_through_the_server_is_seen_by_the_next_page() {
+        let (store, who, root) = (MemoryStore::new("root"), Principal::new("root"), StorePath::root());
+        for name in ["a", "b", "c"] {
+            store.mkdirs(&who, &root.join(name).unwrap(), None).await.unwrap();
+        }
+        let listings = Listings::default();
+        let first = listings.after(&store, &who, &root, 0).await.unwrap();
+        let (cookie, _) = first.entries.first_key_value().unwrap();
+        let (_, last) = first.entries.last_key_value().unwrap();
+        store.remove(&who, &StorePath::parse(&last.path).unwrap(), false).await.unwrap();
+        let next = listings.after(&store, &who, &root, *cookie).await.unwrap();
+        assert!(Arc::ptr_eq(&first, &next), "remembered");
+        listings.forget(&root);
+        let next = listings.after(&store, &who, &root, *cookie).await.unwrap();
+        assert_eq!(next.entries.len(), 1);
+    }
+}

@@ -1,0 +1,564 @@
+//! Files that are being written: each at its end, as stores can.
+//!
+//! ```text
+//!   0 ─────────────── end        ahead ── …
+//!     accepted by the │  gap  │  came early, waits here
+//!     store's writer  │       │  for the gap to fill
+//! ```
+//!
+//! NFS has no open and no close. A file's writer is opened by the first write, and closed by COMMIT, by
+//! seconds without a write, or by another use of the file. Bytes before the end are only compared, since
+//! clients repeat writes whose answer was lost.
+
+use crate::fault::{Answer, Fault};
+use crate::wire::{N3Stable, N3Status};
+use bytes::Bytes;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use strait_store::{
+    Capabilities, CreateOptions, Error, ErrorKind, FileStatus, FileSystem, FileType, FileWriter,
+    MAX_CHUNK_BYTES, Principal, Result, StorePath,
+};
+use tokio::sync::Mutex as AsyncMutex;
+use tokio::time::Instant;
+
+/// Files being written at a time. A store's writer may take some megabytes.
+const MOST_FILES: usize = 256;
+/// A file without a write for so long is closed.
+const IDLE: Duration = Duration::from_secs(5);
+/// Bytes that came early, of one file and of all: 8 and 64 MiB.
+const AHEAD_BYTES: usize = 8 << 20;
+/// See [`AHEAD_BYTES`].
+const ALL_AHEAD_BYTES: usize = 64 << 20;
+
+/// All files that are being written.
+pub struct Writings {
+    store: Arc<dyn FileSystem>,
+    capabilities: Capabilities,
+    slots: Mutex<HashMap<StorePath, Arc<Slot>>>,
+    ahead_bytes: AtomicUsize,
+    /// Changes when bytes are lost that were answered as unstable. Clients then repeat them.
+    verifier: AtomicU64,
+}
+
+/// One file's place in the table.
+struct Slot {
+    state: AsyncMutex<State>,
+    used: Mutex<Instant>,
+    /// The file's length with all accepted bytes.
+    end: AtomicU64,
+}
+
+#[derive(Default)]
+struct State {
+    /// The slot isn't in the table any more.
+    is_gone: bool,
+    file: Option<Writing>,
+}
+
+struct Writing {
+    who: Principal,
+    writer: Box<dyn FileWriter>,
+    /// Readers that open now see the file up to here.
+    flushed: u64,
+    /// Bytes were answered as unstable since the last sync.
+    unstable: bool,
+    ahead: BTreeMap<u64, Bytes>,
+    /// The verifier of the exclusive CREATE that made it.
+    made_by: Option<[u8; 8]>,
+    /// The record of a new file, which some stores don't have before the close.
+    record: Option<FileStatus>,
+}
+
+impl Writings {
+    /// None so far.
+    pub fn new(store: Arc<dyn FileSystem>) -> Self {
+        let start = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
+        Self {
+            capabilities: store.capabilities(),
+            store,
+            slots: Mutex::default(),
+            ahead_bytes: AtomicUsize::new(0),
+            verifier: AtomicU64::new(start),
+        }
+    }
+
+    /// The verifier of unstable writes: another after each start, and after each loss.
+    pub fn verifier(&self) -> [u8; 8] {
+        self.verifier.load(Ordering::Relaxed).to_be_bytes()
+    }
+
+    fn slots(&self) -> MutexGuard<'_, HashMap<StorePath, Arc<Slot>>> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn slot(&self, path: &StorePath) -> Option<Arc<Slot>> {
+        self.slots().get(path).cloned()
+    }
+
+    /// The file's length with all bytes that are written here; None if it isn't being written.
+    pub fn end(&self, path: &StorePath) -> Option<u64> {
+        self.slot(path).map(|slot| slot.end.load(Ordering::Acquire)).filter(|end| *end != NOT_OPEN)
+    }
+
+    /// The record of a file that the store doesn't show before its close.
+    pub async fn record(&self, path: &StorePath) -> Option<FileStatus> {
+        let slot = self.slot(path)?;
+        let state = slot.state.lock().await;
+        let file = state.file.as_ref()?;
+        file.record.clone().map(|record| FileStatus { length: file.writer.position(), ..record })
+    }
+
+    /// Whether this exclusive CREATE made the file: it was repeated.
+    pub async fn was_made_by(&self, path: &StorePath, verifier: [u8; 8]) -> bool {
+        let Some(slot) = self.slot(path) else { return false };
+        slot.state.lock().await.file.as_ref().is_some_and(|file| file.made_by == Some(verifier))
+    }
+
+    /// The file's slot; makes room for it by closing the file that was idle longest.
+    async fn claim(&self, path: &StorePath) -> Answer<Arc<Slot>> {
+        loop {
+            let oldest = {
+                let mut slots = self.slots();
+                if let Some(slot) = slots.get(path) {
+                    return Ok(slot.clone());
+                }
+                if slots.len() < MOST_FILES {
+                    let slot = Arc::new(Slot {
+                        state: AsyncMutex::default(),
+                        used: Mutex::new(Instant::now()),
+                        end: AtomicU64::new(NOT_OPEN),
+                    });
+                    slots.insert(path.clone(), slot.clone());
+                    return Ok(slot);
+                }
+                slots.iter().max_by_key(|(_, slot)| slot.idle()).map(|(path, _)| path.clone())
+            };
+            if let Some(oldest) = oldest
+                && let Err(fault) = self.close(&oldest).await
+                && self.slot(&oldest).is_some()
+            {
+                // Its store is away; so this client waits, too.
+                return Err(fault);
+            }
+        }
+    }
+
+    /// Creates a file, and keeps its writer for the writes that follow.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn create(
+        &self,
+        who: &Principal,
+        path: &StorePath,
+        permission: Option<u32>,
+        made_by: Option<[u8; 8]>,
+    ) -> Answer<()> {
+        loop {
+            let slot = self.claim(path).await?;
+            let mut state = slot.state.lock().await;
+            if state.is_gone {
+                continue;
+            }
+            if state.file.is_some() {
+                return Err(Fault(N3Status::Exist));
+            }
+            let options = CreateOptions { permission, ..CreateOptions::default() };
+            let writer = match self.store.create(who, path, &options).await {
+                Ok(writer) => writer,
+                Err(error) => {
+                    self.drop_slot(path, &mut state);
+                    return Err(error.into());
+                }
+            };
+            let record =
+                (!self.capabilities.visible_while_written).then(|| new_record(who, path, permission));
+            state.file = Some(Writing { made_by, record, ..Writing::new(who, writer) });
+            slot.touch(&state);
+            return Ok(());
+        }
+    }
+
+    /// Writes `data`, which a client wants to be as safe as `stable` says. Returns how safe it is.
+    ///
+    /// # Errors
+    /// Those of the store. `Inval`: the store writes files only at their end, and this isn't there.
+    pub async fn write(
+        &self,
+        who: &Principal,
+        path: &StorePath,
+        offset: u64,
+        data: Bytes,
+        stable: N3Stable,
+    ) -> Answer<N3Stable> {
+        if data.is_empty() {
+            self.store.stat(who, path).await?;
+            return Ok(stable);
+        }
+        loop {
+            let slot = self.claim(path).await?;
+            let mut state = slot.state.lock().await;
+            if state.is_gone {
+                continue;
+            }
+            let written = self.write_to(&mut state, who, path, offset, data, stable).await;
+            slot.touch(&state);
+            if state.file.is_none() {
+                self.drop_slot(path, &mut state);
+            }
+            return written;
+        }
+    }
+
+    async fn write_to(
+        &self,
+        state: &mut State,
+        who: &Principal,
+        path: &StorePath,
+        offset: u64,
+        data: Bytes,
+        stable: N3Stable,
+    ) -> Answer<N3Stable> {
+        if state.file.as_ref().is_some_and(|file| file.who.user != who.user) {
+            // The store decides anew whether this user may write.
+            let finished = self.finish(path, state).await;
+            if state.file.is_some() {
+                return Err(finished.err().unwrap_or(Fault(N3Status::Jukebox)));
+            }
+        }
+        let file = match &mut state.file {
+            Some(file) => file,
+            None => {
+                let status = self.store.stat(who, path).await?;
+                if offset + data.len() as u64 <= status.length {
+                    self.compare(who, path, offset, &data).await?;
+                    return Ok(N3Stable::File);
+                }
+                state.file.insert(Writing::new(who, self.reopen(who, &status, path).await?))
+            }
+        };
+        if offset > file.writer.position() {
+            return self.keep_ahead(file, path, offset, data, stable);
+        }
+        let written = match self.append(file, path, offset, data).await {
+            Ok(()) => self.take_ahead(file, path).await,
+            error => error,
+        };
+        let synced = match written {
+            Ok(()) if stable != N3Stable::Not => file.sync().await.map(|()| N3Stable::File),
+            Ok(()) => Ok(N3Stable::Not),
+            Err(error) => Err(error),
+        };
+        file.unstable |= matches!(synced, Ok(N3Stable::Not));
+        synced.map_err(|error| self.after(error, state))
+    }
+
+    /// Opens an existing file at its end.
+    async fn reopen(
+        &self,
+        who: &Principal,
+        status: &FileStatus,
+        path: &StorePath,
+    ) -> Result<Box<dyn FileWriter>> {
+        if self.capabilities.append || status.length > 0 {
+            return self.store.append(who, path).await;
+        }
+        // An empty file of a store that doesn't append.
+        let permission = Some(status.permission);
+        let options = CreateOptions { overwrite: true, permission, ..CreateOptions::default() };
+        self.store.create(who, path, &options).await
+    }
+
+    /// Appends the part of `data` behind the file's end. The part before it must be there already.
+    async fn append(&self, file: &mut Writing, path: &StorePath, offset: u64, mut data: Bytes) -> Result<()> {
+        let end = file.writer.position();
+        let known = data.split_to((end - offset).min(data.len() as u64) as usize);
+        if !known.is_empty() {
+            if !self.capabilities.visible_while_written {
+                return refuse(path, offset);
+            }
+            if file.flushed < end {
+                file.writer.flush().await?;
+                file.flushed = end;
+            }
+            self.compare(&file.who, path, offset, &known).await?;
+        }
+        while !data.is_empty() {
+            file.writer.append(data.split_to(data.len().min(MAX_CHUNK_BYTES))).await?;
+        }
+        Ok(())
+    }
+
+    /// Keeps bytes that came before those in front of them.
+    fn keep_ahead(
+        &self,
+        file: &mut Writing,
+        path: &StorePath,
+        offset: u64,
+        data: Bytes,
+        stable: N3Stable,
+    ) -> Answer<N3Stable> {
+        let (end, length) = (file.writer.position(), data.len());
+        if stable != N3Stable::Not {
+            // The client repeats it. Meanwhile the others may come.
+            return Err(Fault(N3Status::Jukebox));
+        }
+        if offset.saturating_add(length as u64) - end > AHEAD_BYTES as u64 {
+            tracing::warn!(
+                "write {path}: at {offset}, beyond its end at {end}: the store writes files only at their end"
+            );
+            return Err(Fault(N3Status::Inval));
+        }
+        let before = self.ahead_bytes.fetch_add(length, Ordering::Relaxed);
+        if before + length > ALL_AHEAD_BYTES {
+            self.ahead_bytes.fetch_sub(length, Ordering::Relaxed);
+            return Err(Fault(N3Status::Jukebox));
+        }
+        // A copy: as a part of its call, it would keep the whole of it.
+        if let Some(replaced) = file.ahead.insert(offset, Bytes::copy_from_slice(&data)) {
+            self.ahead_bytes.fetch_sub(replaced.len(), Ordering::Relaxed);
+        }
+        file.unstable = true;
+        Ok(N3Stable::Not)
+    }
+
+    /// Appends the bytes whose turn has come.
+    async fn take_ahead(&self, file: &mut Writing, path: &StorePath) -> Result<()> {
+        while let Some(first) = file.ahead.first_entry()
+            && *first.key() <= file.writer.position()
+        {
+            let (offset, data) = first.remove_entry();
+            self.ahead_bytes.fetch_sub(data.len(), Ordering::Relaxed);
+            self.append(file, path, offset, data).await?;
+        }
+        Ok(())
+    }
+
+    /// Checks that the file has these bytes: a write was repeated.
+    async fn compare(&self, who: &Principal, path: &StorePath, offset: u64, data: &Bytes) -> Result<()> {
+        let reader = self.store.open(who, path).await?;
+        let mut at = 0;
+        while at < data.len() {
+            let piece = reader.read_at(offset + at as u64, (data.len() - at).min(MAX_CHUNK_BYTES)).await?;
+            if piece.is_empty() || !data[at..].starts_with(&piece) {
+                return refuse(path, offset);
+            }
+            at += piece.len();
+        }
+        Ok(())
+    }
+
+    /// After a failure, a writer that doesn't go on is dropped, and with it perhaps bytes that were
+    /// answered as unstable.
+    fn after(&self, error: Error, state: &mut State) -> Fault {
+        // A wrong write doesn't harm the file.
+        let goes_on = |file: &Writing| error.kind() == ErrorKind::InvalidArgument || file.writer.goes_on();
+        if !state.file.as_ref().is_some_and(goes_on) {
+            self.abandon(state);
+        }
+        error.into()
+    }
+
+    fn abandon(&self, state: &mut State) {
+        let Some(file) = state.file.take() else { return };
+        self.forget_ahead(&file);
+        if file.unstable {
+            self.verifier.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn forget_ahead(&self, file: &Writing) {
+        let bytes = file.ahead.values().map(Bytes::len).sum();
+        self.ahead_bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// Closes a file that is being written: all its bytes are as safe as the store's close makes them.
+    ///
+    /// # Errors
+    /// Those of the store. `Inval`: bytes before the last ones are missing.
+    pub async fn close(&self, path: &StorePath) -> Answer<()> {
+        let Some(slot) = self.slot(path) else { return Ok(()) };
+        let mut state = slot.state.lock().await;
+        if state.is_gone {
+            return Ok(());
+        }
+        let finished = self.finish(path, &mut state).await;
+        if state.file.is_none() {
+            self.drop_slot(path, &mut state);
+        }
+        finished
+    }
+
+    /// Closes the writer.
+    async fn finish(&self, path: &StorePath, state: &mut State) -> Answer<()> {
+        let Some(file) = &mut state.file else { return Ok(()) };
+        if let Some((at, _)) = file.ahead.first_key_value() {
+            let end = file.writer.position();
+            tracing::warn!("write {path}: bytes {end} to {at} never came; those behind them are dropped");
+            self.forget_ahead(file);
+            file.ahead.clear();
+            self.verifier.fetch_add(1, Ordering::Relaxed);
+            let _ = file.writer.close().await;
+            state.file = None;
+            return Err(Fault(N3Status::Inval));
+        }
+        match file.writer.close().await {
+            Ok(_) => {
+                state.file = None;
+                Ok(())
+            }
+            Err(error) => Err(self.after(error, state)),
+        }
+    }
+
+    fn drop_slot(&self, path: &StorePath, state: &mut State) {
+        state.is_gone = true;
+        self.slots().remove(path);
+    }
+
+    /// Closes the files at a path and beneath.
+    pub async fn close_below(&self, path: &StorePath) {
+        self.close_all(|open, _| path.contains(open)).await;
+    }
+
+    async fn close_all(&self, which: impl Fn(&StorePath, &Slot) -> bool) {
+        let open = self.slots().clone();
+        for (path, _) in open.into_iter().filter(|(path, slot)| which(path, slot)) {
+            // The failure is logged, and the client learns it by the verifier.
+            let _ = self.close(&path).await;
+        }
+    }
+
+    /// Closes files that weren't written for a while.
+    pub async fn sweep(&self) {
+        self.close_all(|_, slot| slot.idle() >= IDLE).await;
+    }
+
+    /// Lets readers see a file up to `end`. Returns whether that took a flush, so that earlier readers may
+    /// see less.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn show(&self, path: &StorePath, end: u64) -> Answer<bool> {
+        if !self.capabilities.visible_while_written {
+            // Readers see it from its close on.
+            let open = self.end(path).is_some();
+            return self.close(path).await.map(|()| open);
+        }
+        let Some(slot) = self.slot(path) else { return Ok(false) };
+        let mut state = slot.state.lock().await;
+        let Some(file) = &mut state.file else { return Ok(false) };
+        let written = file.writer.position();
+        if file.flushed >= end.min(written) {
+            return Ok(false);
+        }
+        match file.writer.flush().await {
+            Ok(_) => {
+                file.flushed = written;
+                Ok(true)
+            }
+            Err(error) => {
+                let fault = self.after(error, &mut state);
+                slot.touch(&state);
+                Err(fault)
+            }
+        }
+    }
+}
+
+fn refuse(path: &StorePath, offset: u64) -> Result<()> {
+    tracing::warn!("write {path}: at {offset}, before its end: stores don't write within files");
+    let why = "the store writes files only at their end";
+    strait_store::fail(ErrorKind::InvalidArgument, why).map_err(|error: Error| error.at("write", path))
+}
+
+/// The end of a file without a writer.
+const NOT_OPEN: u64 = u64::MAX;
+
+impl Slot {
+    fn idle(&self) -> Duration {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
+    }
+
+    fn touch(&self, state: &State) {
+        *self.used.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        let end = state.file.as_ref().map_or(NOT_OPEN, |file| file.writer.position());
+        self.end.store(end, Ordering::Release);
+    }
+}
+
+impl Writing {
+    fn new(who: &Principal, writer: Box<dyn FileWriter>) -> Self {
+        Self {
+            who: who.clone(),
+            flushed: writer.position(),
+            writer,
+            unstable: false,
+            ahead: BTreeMap::new(),
+            made_by: None,
+            record: None,
+        }
+    }
+
+    async fn sync(&mut self) -> Result<()> {
+        self.writer.sync().await?;
+        self.flushed = self.writer.position();
+        self.unstable = !self.ahead.is_empty();
+        Ok(())
+    }
+}
+
+fn new_record(who: &Principal, path: &StorePath, permission: Option<u32>) -> FileStatus {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    FileStatus {
+        path: path.as_str().to_owned(),
+        file_type: FileType::File,
+        length: 0,
+        replication: 1,
+        block_size: 0,
+        modified_ms: now.as_millis() as i64,
+        accessed_ms: 0,
+        permission: permission.unwrap_or(0o644),
+        owner: who.user.to_string(),
+        group: who.user.to_string(),
+        link: false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use strait_store::MemoryStore;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_file_without_writes_is_closed_after_a_while() {
+        let store = Arc::new(MemoryStore::new("root"));
+        let writings = Writings::new(store.clone());
+        let (who, path) = (Principal::new("root"), StorePath::parse("/f").unwrap());
+        writings.create(&who, &path, None, None).await.unwrap();
+        for (offset, pause) in [(0, 4), (1, 4), (2, 6)] {
+            let written = writings.write(&who, &path, offset, Bytes::from_static(b"x"), N3Stable::Not).await;
+            assert_eq!(written, Ok(N3Stable::Not));
+            tokio::time::advance(Duration::from_secs(pause)).await;
+            writings.sweep().await;
+            assert_eq!(writings.end(&path), (pause < 5).then_some(offset + 1));
+        }
+        assert_eq!(store.append(&who, &path).await.unwrap().position(), 3, "others may write");
+    }
+
+    #[tokio::test]
+    async fn the_file_that_is_idle_longest_makes_room_for_another() {
+        let store = Arc::new(MemoryStore::new("root"));
+        let writings = Writings::new(store);
+        let who = Principal::new("root");
+        let path = |number: usize| StorePath::parse(&format!("/f{number}")).unwrap();
+        for number in 0..=MOST_FILES {
+            writings.create(&who, &path(number), None, None).await.unwrap();
+        }
+        let open = (0..=MOST_FILES).filter(|number| writings.end(&path(*number)).is_some());
+        assert_eq!(open.collect::<Vec<_>>(), (1..=MOST_FILES).collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,159 @@
+//! `strait nfs`, used by the tools of libnfs, which know nothing of it.
+
+mod support;
+#[path = "support/up.rs"]
+mod up;
+
+use std::fs;
+use std::net::TcpStream;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use strait_testkit::{Process, free_port, skip};
+use support::{DEADLINE, Run, ended, fresh};
+use tempfile::TempDir;
+use up::Up;
+
+/// A server of a store; stopped when dropped.
+struct Served {
+    process: Process,
+    port: u16,
+    flags: Vec<String>,
+    dir: TempDir,
+}
+
+impl Served {
+    /// None, and a skipped claim, without libnfs's tools.
+    fn of(claim: &str, store: &str, flags: &[&str]) -> Option<Self> {
+        if Command::new("nfs-ls").stdout(Stdio::null()).stderr(Stdio::null()).status().is_err() {
+            skip(claim, "libnfs-utils");
+            return None;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let port = free_port();
+        let own = ["--store", store].into_iter().chain(flags.iter().copied());
+        let flags: Vec<String> = own.map(str::to_owned).collect();
+        let process = Self::spawn(dir.path(), port, &flags);
+        Some(Self { process, port, flags, dir })
+    }
+
+    fn spawn(dir: &Path, port: u16, flags: &[String]) -> Process {
+        let address = format!("127.0.0.1:{port}");
+        let mut command = support::command(dir);
+        command.args(["nfs", "--listen", &address]).args(flags);
+        let mut process = Process::spawn("nfs", command, dir).unwrap();
+        process.wait_ready(DEADLINE, || TcpStream::connect(&address).is_ok()).unwrap();
+        process
+    }
+
+    /// Kills it, and starts another in its place.
+    fn replace(&mut self) {
+        self.process.kill();
+        self.process = Self::spawn(self.dir.path(), self.port, &self.flags);
+    }
+
+    /// libnfs mounts what is before the last slash, and not even `/` if that is empty.
+    fn url(&self, path: &str) -> String {
+        let Self { port, .. } = self;
+        format!("nfs://127.0.0.1/{path}?nfsport={port}&mountport={port}")
+    }
+
+    /// What a tool prints.
+    #[track_caller]
+    fn tool(&self, name: &str, arguments: &[&str]) -> Vec<u8> {
+        let Output { status, stdout, stderr } = Command::new(name).args(arguments).output().unwrap();
+        let told = String::from_utf8_lossy(&stderr);
+        assert!(status.success(), "{name} {arguments:?}: {told}\n{}", self.process.log_tail());
+        stdout
+    }
+}
+
+/// Bytes that no two places share.
+fn content(length: usize) -> Vec<u8> {
+    (0..length).map(|at| (at as u32).wrapping_mul(2_654_435_761).to_le_bytes()[3]).collect()
+}
+
+/// Copies a file there and back, and lists and prints it.
+fn used_by_libnfs(served: &mut Served) {
+    let (local, back) = (served.dir.path().join("local"), served.dir.path().join("back"));
+    let bytes = content(20_000_123);
+    fs::write(&local, &bytes).unwrap();
+    let (local, back) = (local.to_str().unwrap(), back.to_str().unwrap());
+    served.tool("nfs-cp", &[local, &served.url("/copy")]);
+    let listed = String::from_utf8(served.tool("nfs-ls", &[&served.url("/")])).unwrap();
+    assert!(listed.contains("20000123") && listed.contains("copy"), "{listed}");
+    served.replace();
+    assert!(served.tool("nfs-cat", &[&served.url("/copy")]) == bytes, "the bytes differ");
+    served.tool("nfs-cp", &[&served.url("/copy"), back]);
+    assert!(fs::read(back).unwrap() == bytes, "the bytes differ");
+}
+
+#[test]
+fn libnfs_copies_files_of_a_directory_there_and_back() {
+    let data = tempfile::tempdir().unwrap();
+    let store = format!("file://{}", data.path().display());
+    let Some(mut served) = Served::of("NFS of a directory", &store, &["--no-root-squash"]) else { return };
+    used_by_libnfs(&mut served);
+    assert!(fs::read(data.path().join("copy")).unwrap() == content(20_000_123));
+    let below = fresh(data.path(), "deep/er");
+    fs::write(below.join("file with a space"), "text").unwrap();
+    let listed = served.tool("nfs-ls", &[&served.url("/deep/er/")]);
+    assert!(String::from_utf8(listed).unwrap().contains("file with a space"));
+    served.process.signal(rustix::process::Signal::TERM);
+    assert_eq!(ended(&mut served.process), 0, "{}", served.process.log_tail());
+}
+
+#[test]
+fn libnfs_copies_files_of_kadoop_there_and_back() {
+    let up = Up::start();
+    let (store, key) = (format!("{}/", up.kadoop()), up.data().join("kadoop.key"));
+    let flags = ["--no-root-squash", "--kadoop-key", key.to_str().unwrap()];
+    let Some(mut served) = Served::of("NFS of Kadoop", &store, &flags) else { return };
+    used_by_libnfs(&mut served);
+    let run = up.run(["cat", &up.uri("/copy")], b"");
+    assert!(run.ok().stdout == content(20_000_123), "the bytes differ");
+}
+
+#[test]
+fn a_caller_is_the_user_of_its_socket_and_root_is_nobody() {
+    if !rustix::process::geteuid().is_root() {
+        skip("NFS for several users", "root");
+        return;
+    }
+    let data = tempfile::tempdir().unwrap();
+    fs::write(data.path().join("file"), "text").unwrap();
+    let store = format!("file://{}", data.path().display());
+    let Some(squashing) = Served::of("NFS for several users", &store, &[]) else { return };
+    let flags = ["--no-root-squash", "--map-uid", "4711=ada"];
+    let Some(served) = Served::of("NFS for several users", &store, &flags) else { return };
+    // Whether a process of this user, which claims to be that one, gets the file.
+    let gets = |served: &Served, user: u32, claimed: u32| {
+        let url = format!("{}&uid={claimed}", served.url("/file"));
+        let output = Command::new("nfs-cat").arg(url).uid(user).output().unwrap();
+        output.status.success() && output.stdout == b"text"
+    };
+    assert!(!gets(&squashing, 0, 0), "root is squashed");
+    assert!(gets(&served, 0, 0) && gets(&served, 4711, 4711));
+    assert!(gets(&served, 0, 4711), "root may act for others");
+    assert!(!gets(&served, 4711, 0) && !gets(&served, 4712, 4711), "others may not");
+    assert!(!gets(&served, 4712, 4712), "the store acts for one user");
+    assert!(served.process.log_tail().contains("a call of user 4712"), "{}", served.process.log_tail());
+}
+
+#[test]
+fn it_listens_beyond_loopback_only_if_it_trusts_every_host() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = format!("file://{}", dir.path().display());
+    let run = |flags: &[&str]| {
+        let mut command = support::command(dir.path());
+        command.args(["nfs", "--store", &store]).args(flags);
+        Run::of(command, b"")
+    };
+    run(&["--listen", "0.0.0.0:0"]).fails(2, "--trust-uids");
+    let wrong = run(&["--map-uid", "ada=1000"]);
+    assert!(wrong.code == 2 && wrong.stderr.contains("give N=NAME"), "{}", wrong.stderr);
+    fs::write(dir.path().join("file"), "").unwrap();
+    let mut command = support::command(dir.path());
+    command.args(["nfs", "--store", &format!("{store}/file")]);
+    Run::of(command, b"").fails(12, "not a directory");
+}
