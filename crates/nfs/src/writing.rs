@@ -233,7 +233,7 @@ impl Writings {
             Some(file) => file,
             None => {
                 let status = self.store.stat(who, path).await?;
-                if offset + data.len() as u64 <= status.length {
+                if offset.saturating_add(data.len() as u64) <= status.length {
                     self.compare(who, path, offset, &data).await?;
                     return Ok(N3Stable::File);
                 }
