@@ -134,7 +134,7 @@ impl Writings {
                     slots.insert(path.clone(), slot.clone());
                     return Ok(slot);
                 }
-                slots.iter().max_by_key(|(_, slot)| slot.idle()).map(|(path, _)| path.clone())
+                slots.iter().min_by_key(|(_, slot)| slot.used()).map(|(path, _)| path.clone())
             };
             if let Some(oldest) = oldest
                 && let Err(fault) = self.close(&oldest).await
@@ -434,7 +434,7 @@ impl Writings {
 
     /// Closes files that weren't written for a while.
     pub async fn sweep(&self) {
-        self.close_all(|_, slot| slot.idle() >= IDLE).await;
+        self.close_all(|_, slot| slot.used().elapsed() >= IDLE).await;
     }
 
     /// Lets readers see a file up to `end`. Returns whether that took a flush, so that earlier readers may
@@ -479,8 +479,8 @@ fn refuse(path: &StorePath, offset: u64) -> Result<()> {
 const NOT_OPEN: u64 = u64::MAX;
 
 impl Slot {
-    fn idle(&self) -> Duration {
-        self.used.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
+    fn used(&self) -> Instant {
+        *self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn touch(&self, state: &State) {
