@@ -65,7 +65,8 @@ KADOOP_POWER_ROUNDS=${POWER_LOSSES:-200} \
     --nocapture --include-ignored
 # An idle writer outlives the namenode's soft limit for leases.
 HDFS_KILLS=${HDFS_KILLS:-100} HDFS_IDLE_S=75 \
-    step cargo test --locked --release -p strait-store-hdfs --test hdfs_write --test hdfs_journal -- --nocapture
+    step cargo test --locked --release -p strait-store-hdfs --test hdfs_write --test hdfs_journal \
+    --test hdfs_leases -- --nocapture
 # Of each of some twelve claims, by two ways of choosing.
 export SHUTTLE_ORDERS=${ORDERS:-50000}
 RUSTFLAGS="${RUSTFLAGS:-} --cfg shuttle" CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/shuttle \
