@@ -28,6 +28,7 @@
 
 mod access;
 mod borrowing;
+mod buffers;
 mod digester;
 mod files;
 mod forked;

@@ -4,6 +4,7 @@ use super::{
     ClientOptions,
     access::{ATTEMPT, Entry},
     borrowing::Borrowing,
+    buffers::Buffers,
     forked::Process,
     members,
     pool::Pool,
@@ -75,6 +76,7 @@ pub(super) struct Link {
     pub pool: Pool,
     /// None: all reads go over TCP.
     pub borrowing: Option<Borrowing>,
+    pub buffers: Buffers,
     /// Files that are open for writing.
     writers: Mutex<Vec<Weak<dyn Lease>>>,
     /// Leases that the namenode hasn't taken back yet.
@@ -101,7 +103,8 @@ impl Link {
         let joined = repeat(&options, &entry, &address, until, ATTEMPT, |to| to.nn_join(&hello))?;
         let joined = RwLock::new(Arc::new(Joined::new(joined)));
         let (data, pool, writers) = (members::client(), Pool::default(), Mutex::default());
-        let borrowing = options.short_circuit.then(|| Borrowing::new(data.clone()));
+        let buffers = Buffers::default();
+        let borrowing = options.short_circuit.then(|| Borrowing::new(data.clone(), buffers.clone()));
         let (process, unwanted, in_doubt) = (Process::this(), Mutex::default(), Mutex::default());
         let opening = RwLock::default();
         Ok(Self {
@@ -113,6 +116,7 @@ impl Link {
             data,
             pool,
             borrowing,
+            buffers,
             writers,
             unwanted,
             in_doubt,

@@ -44,7 +44,7 @@ const NOBODY: &str = "no datanode that has it answers; `strait datanodes` shows 
 pub(super) struct ReadDriver<P> {
     core: Mutex<ReaderCore<P>>,
     changed: Condvar,
-    link: Arc<Link>,
+    pub(super) link: Arc<Link>,
     data: flexrpc::Client,
     pool: Pool,
     caller: Caller,

@@ -1,7 +1,7 @@
 //! A file open for reading.
 
 use super::{Client, digester::visible_end, read_driver::ReadDriver};
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use std::sync::{Arc, Weak};
 use strait_kadoop_core::{client::Holder, messages::Caller};
 use strait_kadoop_wire::failure::Failure;
@@ -37,16 +37,18 @@ impl Reader {
             return Ok(first);
         }
         let left = usize::try_from(self.length().saturating_sub(offset)).unwrap_or(usize::MAX);
-        let mut all = BytesMut::with_capacity(length.min(left.max(first.len())));
-        all.extend_from_slice(&first);
-        while all.len() < length {
-            let part = self.driver.read(offset + all.len() as u64, length - all.len())?;
-            if part.is_empty() {
+        let length = length.min(left.max(first.len()));
+        let mut all = self.driver.link.buffers.take(length);
+        let (mut filled, mut part) = (0, first);
+        while !part.is_empty() {
+            all.bytes[filled..filled + part.len()].copy_from_slice(&part);
+            filled += part.len();
+            if filled == length {
                 break;
             }
-            all.extend_from_slice(&part);
+            part = self.driver.read(offset + filled as u64, length - filled)?;
         }
-        Ok(all.freeze())
+        Ok(all.freeze(filled))
     }
 
     /// Some of the next bytes, at most `length`, as available; none at the file's end. Reads ahead.

@@ -1,10 +1,8 @@
 //! A borrowed replica.
 
+use crate::buffers::Buffers;
 use bytes::Bytes;
-use rustix::{
-    buffer::spare_capacity,
-    io::{Errno, pread},
-};
+use rustix::io::{Errno, pread};
 use std::{
     fs::File,
     io::{self, Read as _},
@@ -55,22 +53,22 @@ impl Files {
     ///
     /// # Errors
     /// Corrupt; Disk.
-    pub(super) fn read(&self, read: &Read, config: &Config) -> Judged<Checked> {
-        Checked::of_sealed(read, &self.sums, config, |offset, length| self.fetch(offset, length))
+    pub(super) fn read(&self, read: &Read, config: &Config, buffers: &Buffers) -> Judged<Checked> {
+        Checked::of_sealed(read, &self.sums, config, |offset, length| self.fetch(offset, length, buffers))
     }
 
     /// Reads bytes; fewer only at the file's end.
-    fn fetch(&self, offset: u32, length: usize) -> Judged<Bytes> {
-        let mut bytes = Vec::with_capacity(length);
-        while bytes.len() < length {
-            let at = u64::from(offset) + bytes.len() as u64;
-            match pread(&self.data, spare_capacity(&mut bytes), at) {
+    fn fetch(&self, offset: u32, length: usize, buffers: &Buffers) -> Judged<Bytes> {
+        let mut buffer = buffers.take(length);
+        let mut filled = 0;
+        while filled < length {
+            match pread(&self.data, &mut buffer.bytes[filled..length], u64::from(offset) + filled as u64) {
                 Ok(0) => break,
-                Ok(_) | Err(Errno::INTR) => {}
+                Ok(count) => filled += count,
+                Err(Errno::INTR) => {}
                 Err(_) => return Err(Error::Disk),
             }
         }
-        bytes.truncate(length);
-        Ok(bytes.into())
+        Ok(buffer.freeze(filled))
     }
 }

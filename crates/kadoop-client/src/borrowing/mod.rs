@@ -8,7 +8,10 @@
 mod files;
 mod shelf;
 
-use super::members::{Place, callees, single};
+use super::{
+    buffers::Buffers,
+    members::{Place, callees, single},
+};
 use files::Files;
 use rustix::net::{
     SocketFlags, connect,
@@ -76,6 +79,7 @@ pub struct ShortCircuitReads {
 pub(super) struct Borrowing {
     data: flexrpc::Client,
     replicas: Mutex<Shelf<Replica, Files>>,
+    buffers: Buffers,
     lenders: Mutex<Shelf<(NodeId, Place), Lender>>,
     clock: Clock,
     complained: AtomicBool,
@@ -94,13 +98,14 @@ struct Lender {
 
 impl Borrowing {
     /// Borrows from the datanodes that `data` calls.
-    pub(super) fn new(data: flexrpc::Client) -> Self {
+    pub(super) fn new(data: flexrpc::Client, buffers: Buffers) -> Self {
         Self {
             data,
             replicas: Mutex::new(Shelf::new(Limits {
                 most: Descriptors::of_process().replicas(REPLICAS.most),
                 ..REPLICAS
             })),
+            buffers,
             lenders: Mutex::new(Shelf::new(LENDERS)),
             clock: Clock::start(),
             complained: AtomicBool::new(false),
@@ -146,7 +151,7 @@ impl Borrowing {
                 }
             }
         });
-        let answer = files.as_ref()?.read(read, config);
+        let answer = files.as_ref()?.read(read, config, &self.buffers);
         match &answer {
             Ok(checked) => {
                 self.reads.fetch_add(1, Ordering::Relaxed);
