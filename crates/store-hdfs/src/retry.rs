@@ -18,6 +18,8 @@ pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// Pauses that grow, up to a deadline.
 #[derive(Debug)]
 pub(super) struct Backoff {
+    /// Tries that follow without a pause.
+    at_once: u32,
     pause: Duration,
     deadline: Instant,
 }
@@ -30,7 +32,12 @@ impl Backoff {
 
     /// The same, with another first pause.
     pub fn starting_at(pause: Duration, patience: Duration) -> Self {
-        Self { pause, deadline: Instant::now() + patience }
+        Self { at_once: 0, pause, deadline: Instant::now() + patience }
+    }
+
+    /// The same, with `tries` that need no pause before them.
+    pub fn at_once(self, tries: u32) -> Self {
+        Self { at_once: tries, ..self }
     }
 
     /// The time at which the tries end.
@@ -40,6 +47,10 @@ impl Backoff {
 
     /// Waits, and returns whether there is time for another try.
     pub async fn pause(&mut self) -> bool {
+        if self.at_once > 0 {
+            self.at_once -= 1;
+            return true;
+        }
         if Instant::now() + self.pause >= self.deadline {
             return false;
         }

@@ -25,6 +25,10 @@ const RENEWAL: Duration = Duration::from_secs(30);
 /// a new connection costs some hundred microseconds.
 const MAX_HOLDERS: usize = 256;
 
+/// Calls that follow a refused one without a pause, while the namenode has no report of a block yet: a
+/// timer's tick is longer than most reports need.
+const TRIES_AT_ONCE: u32 = 2;
+
 /// First pause until the namenode has a block's report. Each further pause is twice as long. Datanodes report
 /// a block within a millisecond or two of their acknowledgement. Java waits 400 ms
 /// (`dfs.client.block.write.locateFollowingBlock.initial.delay.ms`).
@@ -251,7 +255,7 @@ impl OpenFile {
             excluded,
             file_id: self.id,
         };
-        let mut backoff = Backoff::starting_at(FIRST_REPORT_PAUSE, PATIENCE);
+        let mut backoff = Backoff::starting_at(FIRST_REPORT_PAUSE, PATIENCE).at_once(TRIES_AT_ONCE);
         loop {
             match self.holder.call::<_, BlockResponse>("addBlock", &request).await {
                 Ok(answer) => return Ok(answer.block),
@@ -332,7 +336,7 @@ impl OpenFile {
             last,
             file_id: self.id,
         };
-        let mut backoff = Backoff::starting_at(FIRST_REPORT_PAUSE, PATIENCE);
+        let mut backoff = Backoff::starting_at(FIRST_REPORT_PAUSE, PATIENCE).at_once(TRIES_AT_ONCE);
         while !self.holder.call::<_, DoneResponse>("complete", &request).await?.done {
             if !backoff.pause().await {
                 let message = "too few datanodes have reported the last block to the namenode";
