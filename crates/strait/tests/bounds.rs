@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use strait_client::{Options, StraitStore};
 use strait_store::{CreateOptions, FileReader, FileSystem, FileSystemExt, FileWriter, Principal, StorePath};
-use strait_testkit::Process;
 use strait_testkit::attacks::{Attack, log_in};
 use strait_wire::Secret;
 use support::{Gateway, Run, command};
@@ -83,13 +82,6 @@ async fn both(gateway: &str) -> (Arc<StraitStore>, Arc<StraitStore>) {
     (login(gateway, "alice").await, login(gateway, "bob").await)
 }
 
-/// Peak resident memory, in MiB.
-fn most_mib(gateway: &Process) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", gateway.id())).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1024
-}
-
 /// Runs another user's stat, put and read in a directory.
 async fn assert_served(store: &StraitStore, directory: &str) {
     let (who, at, content) = (whoever(), path(&format!("{directory}/bobs")), Bytes::from(vec![7; MIB]));
@@ -133,7 +125,7 @@ async fn files_that_one_user_has_begun_to_read_hold_little_and_others_are_served
     for reader in open.iter().step_by(100) {
         assert_eq!(reader.read_at(3 * MIB as u64, MIB).await.unwrap(), vec![3; MIB]);
     }
-    let most = most_mib(&attacked.gateway.process);
+    let most = attacked.gateway.process.most_mib().unwrap();
     assert!(most < MOST_MIB, "{most} MiB with {} open files", open.len());
 }
 
@@ -154,7 +146,7 @@ async fn files_that_one_user_has_begun_to_write_hold_little_and_others_are_serve
     let open: Vec<Box<dyn FileWriter>> =
         iter(0..400).map(begin).buffer_unordered(AT_ONCE).try_collect().await.unwrap();
     assert_served(&bob, "/shared").await;
-    let most = most_mib(&attacked.gateway.process);
+    let most = attacked.gateway.process.most_mib().unwrap();
     assert!(most < MOST_MIB, "{most} MiB with {} open files", open.len());
     let mut last = open.into_iter().next_back().unwrap();
     assert_eq!(last.position(), MIB as u64 - 1);
@@ -174,7 +166,7 @@ async fn checksums_that_one_user_asks_for_at_once_hold_little_and_others_are_ser
     assert_eq!(sums[0].algorithm, "COMPOSITE-CRC32C");
     let expected = crc32c::crc32c(&vec![3; 150 * MIB]).to_be_bytes();
     assert!(sums.iter().all(|sum| sum.value == expected), "{:02x?}", sums[0].value);
-    let most = most_mib(&attacked.gateway.process);
+    let most = attacked.gateway.process.most_mib().unwrap();
     assert!(most < MOST_MIB, "{most} MiB");
 }
 
@@ -192,6 +184,6 @@ async fn reads_whose_answers_one_user_never_takes_hold_little_and_others_are_ser
     while Instant::now() < end {
         assert_served(&bob, "/tmp").await;
     }
-    let most = most_mib(&up.process);
+    let most = up.process.most_mib().unwrap();
     assert!(most < MOST_MIB, "{most} MiB");
 }

@@ -46,9 +46,13 @@ fn a_file_that_vanishes_while_fsck_walks_is_no_fault() {
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            // As `put` leaves its temporary names: there, and then gone.
-            while !is_over.load(Ordering::Relaxed) {
-                let names: Vec<_> = (0..50).map(|n| data.join(format!(".strait-put-{n}"))).collect();
+            // As `put` leaves its temporary names: there, and then gone for good.
+            for round in 0.. {
+                if is_over.load(Ordering::Relaxed) {
+                    break;
+                }
+                let name = |n| data.join(format!(".strait-put-{round}-{n}"));
+                let names: Vec<_> = (0..50).map(name).collect();
                 names.iter().for_each(|name| std::fs::write(name, "").unwrap());
                 names.iter().for_each(|name| std::fs::remove_file(name).unwrap());
             }

@@ -79,13 +79,6 @@ fn log_in(gateway: &Gateway, user: &str) -> String {
     format!("Authorization: Bearer {}\r\n", answer["token"].as_str().unwrap())
 }
 
-/// Peak resident memory, in MiB.
-fn most_mib(gateway: &Gateway) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", gateway.process.id())).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1024
-}
-
 #[test]
 fn idle_and_slow_clients_neither_fill_the_memory_nor_delay_another_user() {
     let mut limit = getrlimit(Resource::Nofile);
@@ -140,7 +133,7 @@ fn idle_and_slow_clients_neither_fill_the_memory_nor_delay_another_user() {
     }
     waits.sort();
     let p99 = waits[waits.len() * 99 / 100];
-    let most = most_mib(&gateway);
+    let most = gateway.process.most_mib().unwrap();
     println!(
         "{} requests beside {IDLE} idle and {} slow clients: p99 {p99:?}; {most} MiB",
         waits.len(),

@@ -25,13 +25,6 @@ const BLOCK: i64 = 8 << 20;
 const SERVED: Duration = Duration::from_secs(30);
 const WIRE: Wire = Wire { protocol: Protocol::Binary, framed: true };
 
-/// Peak resident memory, in MiB.
-fn most_mib(gateway: &Gateway) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", gateway.process.id())).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1024
-}
-
 fn client(gateway: &Gateway) -> Client {
     let mut client = Client::connect(gateway.address.parse().unwrap(), WIRE);
     client.open_session();
@@ -82,7 +75,7 @@ fn writers_that_stop_sending_hold_little_and_others_are_served() {
         }
         silent.push((client, handle));
     }
-    let most = most_mib(&gateway);
+    let most = gateway.process.most_mib().unwrap();
     println!("{most} MiB with {WRITERS} writers");
     assert!(most <= MOST_MIB, "{most} MiB with {WRITERS} writers that stopped sending");
 
@@ -93,7 +86,7 @@ fn writers_that_stop_sending_hold_little_and_others_are_served() {
     let close = strait_wire::CloseFileRequest { handle: Some(handle), ..Default::default() };
     other.v2::<methods::CloseFile>(close).unwrap();
     assert!(begin.elapsed() < SERVED, "{:?}", begin.elapsed());
-    let most = most_mib(&gateway);
+    let most = gateway.process.most_mib().unwrap();
     assert!(most <= MOST_MIB, "{most} MiB with another writer");
 
     drop(silent);

@@ -14,9 +14,9 @@ use strait_testkit::{eventually, free_port, http_request};
 use support::{DEADLINE, Gateway, Run, command, fresh};
 
 /// Memory that the gateway may take.
-const MEMORY_KIB: u64 = 256 << 10;
+const MEMORY_MIB: u64 = 256;
 /// Memory that it may take beside clients that send nothing to keep.
-const LITTLE_MEMORY_KIB: u64 = 80 << 10;
+const LITTLE_MEMORY_MIB: u64 = 80;
 /// Threads that the gateway may have beside one for each processor: one for each call at its store
 /// (120), and some others.
 const MOST_THREADS: usize = 150;
@@ -76,11 +76,9 @@ impl Scene {
         assert!(*longest < PATIENCE, "{times:?}");
     }
 
-    fn memory_is_bounded(&self, kib: u64) {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.gateway.process.id())).unwrap();
-        let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-        let most: u64 = most.split_whitespace().next().unwrap().parse().unwrap();
-        assert!(most < kib, "{most} KiB");
+    fn memory_is_bounded(&self, mib: u64) {
+        let most = self.gateway.process.most_mib().unwrap();
+        assert!(most < mib, "{most} MiB");
     }
 
     /// The gateway's threads.
@@ -102,7 +100,7 @@ fn strangers_who_announce_large_requests_hold_nobody_up() {
     let scene = Scene::new();
     let _attack = Attack::drip(scene.address(), None, 40, 16 << 20, 150_000);
     scene.other_user_works();
-    scene.memory_is_bounded(MEMORY_KIB);
+    scene.memory_is_bounded(MEMORY_MIB);
 }
 
 #[test]
@@ -112,7 +110,7 @@ fn a_user_who_announces_large_requests_and_sends_slowly_holds_nobody_up() {
     let _attack = Attack::drip(scene.address(), ada.token.clone(), 40, 16 << 20, 150_000);
     eventually("the attack holds memory", DEADLINE, || scene.number("strait_gateway_buffered_bytes") > 0);
     scene.other_user_works();
-    scene.memory_is_bounded(MEMORY_KIB);
+    scene.memory_is_bounded(MEMORY_MIB);
 }
 
 #[test]
@@ -125,7 +123,7 @@ fn a_users_checksums_hold_nobody_up_and_end_when_the_user_leaves() {
     eventually("checksums run", DEADLINE, || running() > 0);
     scene.other_user_works();
     assert!(running() <= 4, "no more than half of the turns");
-    scene.memory_is_bounded(MEMORY_KIB);
+    scene.memory_is_bounded(MEMORY_MIB);
     drop(attack);
     // Each of them would take many minutes.
     let waiting = || number("strait_gateway_store_calls_waiting");
@@ -153,7 +151,7 @@ fn calls_that_one_user_makes_at_once_start_few_threads_and_hold_nobody_up() {
 /// than its share.
 fn beside_a_crowd(
     what: &str,
-    memory_kib: u64,
+    memory_mib: u64,
     begin: impl FnOnce(SocketAddr) -> strait_testkit::Result<Crowd>,
 ) {
     if !rustix::process::geteuid().is_root() {
@@ -162,14 +160,14 @@ fn beside_a_crowd(
     let scene = Scene::new();
     let _crowd = begin(scene.address()).unwrap();
     scene.other_user_works();
-    scene.memory_is_bounded(memory_kib);
+    scene.memory_is_bounded(memory_mib);
 }
 
 #[test]
 fn connections_that_another_local_user_resets_hold_nobody_up() {
     // Long enough for what ended connections leave behind to show.
     let lasts = Duration::from_secs(10);
-    beside_a_crowd("another local user's connections", LITTLE_MEMORY_KIB, |gateway| {
+    beside_a_crowd("another local user's connections", LITTLE_MEMORY_MIB, |gateway| {
         let crowd = Crowd::reset(gateway, OTHER_USER, 4)?;
         std::thread::sleep(lasts);
         Ok(crowd)
@@ -178,14 +176,14 @@ fn connections_that_another_local_user_resets_hold_nobody_up() {
 
 #[test]
 fn requests_of_another_local_user_who_has_not_logged_in_hold_nobody_up() {
-    beside_a_crowd("another local user's requests", MEMORY_KIB, |gateway| {
+    beside_a_crowd("another local user's requests", MEMORY_MIB, |gateway| {
         Crowd::ask(gateway, OTHER_USER, 100)
     });
 }
 
 #[test]
 fn another_local_users_connections_leave_room() {
-    beside_a_crowd("another local user's connections", MEMORY_KIB, |gateway| {
+    beside_a_crowd("another local user's connections", MEMORY_MIB, |gateway| {
         Crowd::start(gateway, OTHER_USER, 4_096)
     });
 }

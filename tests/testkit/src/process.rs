@@ -40,6 +40,18 @@ impl Process {
         self.child.id()
     }
 
+    /// Peak of its resident memory, in MiB, without the program itself: a debug build's file takes
+    /// several times the pages of a release build's.
+    pub fn most_mib(&self) -> Result<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.id()))?;
+        let kib = |field: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(field));
+            let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
+            kib.ok_or_else(|| Failure::new(format!("the status of {} has no {field}", self.name)))
+        };
+        Ok(kib("VmHWM:")?.saturating_sub(kib("RssFile:")?) / 1024)
+    }
+
     /// The file with its output.
     pub fn log(&self) -> &Path {
         &self.log
