@@ -85,9 +85,17 @@ impl<'a, D: Disk> CheckpointWriter<'a, D> {
         if !self.faults.has(Fault::CheckpointNotSynced) {
             self.file.sync_data()?;
         }
-        self.disk.rename(TEMPORARY, &checkpoint_name(self.sequence))?;
+        let name = checkpoint_name(self.sequence);
+        let is_new = !self.disk.list()?.contains(&name);
+        self.disk.rename(TEMPORARY, &name)?;
         self.finished = true;
-        self.disk.sync_names()
+        self.disk.sync_names().inspect_err(|_| {
+            // After a failed sync the name may never get on disk. A checkpoint that a crash can take
+            // must not replace what [`super::prune`] removes.
+            if is_new {
+                let _ = self.disk.remove(&name);
+            }
+        })
     }
 
     fn write_block(&mut self, flag: u32) -> io::Result<()> {

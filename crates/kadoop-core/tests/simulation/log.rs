@@ -171,6 +171,35 @@ fn a_lost_end_of_the_log_that_a_checkpoint_covers_is_no_loss() {
     }
 }
 
+/// Once, the segments before it were removed, though its name never got on disk (seed 243671 of the
+/// cluster).
+#[test]
+fn a_checkpoint_whose_name_was_not_synced_replaces_nothing() {
+    let config = Config::default();
+    let disk = SimDisk::default();
+    let mut journal = journal(&disk, 1);
+    let mut join = |count| {
+        for _ in 0..count {
+            let client = load(&disk, CLUSTER, &config).unwrap().state.next.client;
+            let records = vec![Record::ClientJoined { client }];
+            journal.push(Transaction { request: None, records }.encode());
+            journal.commit().unwrap();
+        }
+        load(&disk, CLUSTER, &config).unwrap().state
+    };
+    let first = join(20);
+    // A checkpoint syncs its bytes, and then its name.
+    disk.fail_sync_after(Some(1));
+    save(&disk, CLUSTER, &config, &first).unwrap_err();
+    let second = join(20);
+    save(&disk, CLUSTER, &config, &second).unwrap();
+    disk.damage("checkpoint-00000000000000000040", 100);
+    disk.crash(&mut Random(0));
+    let loaded = load(&disk, CLUSTER, &config).unwrap();
+    assert_eq!(loaded.unreadable.len(), 1);
+    assert!(loaded.state == second);
+}
+
 #[test]
 fn a_synced_mark_outlasts_the_power_and_an_older_one_refuses_nothing() {
     for seed in 0..100 {
