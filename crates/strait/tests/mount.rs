@@ -248,7 +248,7 @@ fn open_files_survive_a_restarted_gateway() {
     let mut gateway = Gateway::over_files();
     let flags = ["--store".to_owned(), format!("file://{}", gateway.data().display())];
     let claim = "a gateway restarts under a mount";
-    let Some(mounted) = Mounted::of(claim, &gateway.uri("/"), &["--plfs", "*.ckpt", "--soft", "3"]) else {
+    let Some(mounted) = Mounted::of(claim, &gateway.uri("/"), &["--plfs", "*.ckpt", "--soft", "10"]) else {
         return;
     };
     let bytes = content(6_000_000);
