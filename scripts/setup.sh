@@ -14,7 +14,7 @@
 #   fuzz    build + a C++ compiler for libFuzzer
 #   memcheck  build + valgrind and what network namespaces take
 #   mount   build + fio, and the crates fsx and pjdfstest
-#   bench   test + SunRPC's library and rpcgen
+#   bench   test + SunRPC's library and rpcgen, NFS-Ganesha
 #   histories  test
 #
 # Safe to repeat: a second run only looks, in well under a second. Debian
@@ -230,6 +230,9 @@ setup_mount() {
 }
 
 setup_bench() {
+    need nfs-ganesha have ganesha.nfsd
+    need nfs-ganesha-vfs test -e /usr/lib/x86_64-linux-gnu/ganesha/libfsalvfs.so
+    install_packages
     setup_test
 }
 

@@ -89,6 +89,11 @@ const SUITES: &[Suite] = &[
         run: suites::native_speed::run,
     },
     Suite {
+        name: "nfs",
+        question: "How fast does a client of NFS read and write by `strait nfs`, beside NFS-Ganesha?",
+        run: suites::nfs::run,
+    },
+    Suite {
         name: "python-get",
         question: "How fast does Python read a large HDFS file through the gateway, beside FsShell -get?",
         run: suites::python_get::run,
@@ -97,6 +102,11 @@ const SUITES: &[Suite] = &[
         name: "rpc-bandwidth",
         question: "How much of a link, and of four callers' calls, do remote procedure calls carry?",
         run: suites::rpc_bandwidth::run,
+    },
+    Suite {
+        name: "rpc-c",
+        question: "How much longer does a call take in C than in Rust?",
+        run: suites::rpc_c::run,
     },
     Suite {
         name: "rpc-cache",

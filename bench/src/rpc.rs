@@ -11,6 +11,8 @@ pub use programs::{Client, OtherWork, Place, Programs, Server, Slice};
 pub const BARE: &str = "bare";
 /// FlexRPC's name.
 pub const OURS: &str = "flexrpc";
+/// FlexRPC's C library, with frpcgen's stubs.
+pub const OURS_IN_C: &str = "flexrpc-c";
 /// A peer over UDP and TCP.
 pub const LIBTIRPC: &str = "libtirpc";
 /// Peers over TCP.

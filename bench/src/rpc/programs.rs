@@ -62,9 +62,12 @@ impl Programs {
         let target = std::env::current_exe()?.with_file_name("").join("../bench");
         std::fs::create_dir_all(&target)?;
         let target = target.canonicalize()?;
-        let (rust, cpp) = (target.join("rpc"), target.join("rpc-cpp"));
+        let (rust, cpp, flexrpc) = (target.join("rpc"), target.join("rpc-cpp"), target.join("flexrpc"));
         eprintln!("building the programs to measure");
-        seconds(Command::new("cmake").args(["-S", "bench/rpc/cpp", "-B"]).arg(&cpp))?;
+        // C programs measure the library that they would install.
+        seconds(Command::new("scripts/install-flexrpc.sh").arg(&flexrpc))?;
+        let found_in = format!("-DCMAKE_PREFIX_PATH={}", flexrpc.display());
+        seconds(Command::new("cmake").args(["-S", "bench/rpc/cpp", &found_in, "-B"]).arg(&cpp))?;
         seconds(Command::new("cmake").arg("--build").arg(&cpp).args(["--parallel", "2"]))?;
         // Not --locked: FlexRPC and its dependencies come from this tree.
         seconds(

@@ -4,6 +4,7 @@
 //! sockets shows whose program it is. Beyond loopback nothing does.
 
 use crate::fault::{Answer, Fault};
+use crate::log::seldom;
 use crate::wire::N3Status;
 use strait_flexrpc::stub::Request;
 use strait_flexrpc::{Credentials, overflow_user};
@@ -63,7 +64,8 @@ impl Callers {
             return Ok(only.clone());
         }
         let who = claimed.map_or_else(|| "without a user".to_owned(), |uid| format!("of user {uid}"));
-        tracing::info!(
+        seldom!(
+            info,
             "a call {who} from {} is refused: the store acts for {} alone; see --map-uid and --no-root-squash",
             call.peer,
             only.user

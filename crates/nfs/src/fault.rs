@@ -1,5 +1,6 @@
 //! Errors of the store, as NFS has them.
 
+use crate::log::seldom;
 use crate::wire::{M3Status, N3Status};
 use strait_store::{Error, ErrorKind};
 
@@ -38,8 +39,8 @@ impl From<Error> for Fault {
             | ErrorKind::Corrupt
             | ErrorKind::OutcomeUnknown
             | ErrorKind::Unavailable
-            | ErrorKind::TimedOut => tracing::warn!("{error}"),
-            _ => tracing::info!("{error}"),
+            | ErrorKind::TimedOut => seldom!(warn, "{error}"),
+            _ => seldom!(info, "{error}"),
         }
         Self(status_of(error.kind()))
     }

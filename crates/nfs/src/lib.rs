@@ -21,6 +21,7 @@ mod callers;
 mod fault;
 mod handle;
 mod listing;
+mod log;
 mod mounting;
 mod procedures;
 mod reading;

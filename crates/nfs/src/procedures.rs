@@ -6,6 +6,7 @@
 use crate::attributes::{at_creation, size};
 use crate::fault::{Answer, Fault};
 use crate::listing::{OWN, PARENT};
+use crate::log::seldom;
 use crate::wire::*;
 use crate::{Export, TRANSFER_BYTES};
 use bytes::Bytes;
@@ -192,7 +193,7 @@ impl Export {
             let options = CreateOptions { overwrite: true, permission, ..CreateOptions::default() };
             self.store.create(who, path, &options).await?.close().await?;
         } else if size < status.length {
-            tracing::warn!("setattr {path}: this store can't cut files");
+            seldom!(warn, "setattr {path}: this store can't cut files");
             return Err(Fault(N3Status::Notsupp));
         }
         self.readings.forget_below(path);
@@ -201,7 +202,7 @@ impl Export {
 
     async fn extend(&self, who: &Principal, path: &StorePath, from: u64, to: u64) -> Answer<()> {
         if to - from > MOST_ZEROS {
-            tracing::warn!("setattr {path}: {} more bytes: stores have no holes", to - from);
+            seldom!(warn, "setattr {path}: {} more bytes: stores have no holes", to - from);
             return Err(Fault(N3Status::Fbig));
         }
         let zeros = Bytes::from(vec![0; TRANSFER_BYTES.min((to - from) as usize)]);

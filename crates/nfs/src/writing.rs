@@ -11,6 +11,7 @@
 //! clients repeat writes whose answer was lost.
 
 use crate::fault::{Answer, Fault};
+use crate::log::seldom;
 use crate::wire::{N3Stable, N3Status};
 use bytes::Bytes;
 use std::collections::{BTreeMap, HashMap};
@@ -307,7 +308,8 @@ impl Writings {
             return Err(Fault(N3Status::Jukebox));
         }
         if offset.saturating_add(length as u64) - end > AHEAD_BYTES as u64 {
-            tracing::warn!(
+            seldom!(
+                warn,
                 "write {path}: at {offset}, beyond its end at {end}: the store writes files only at their end"
             );
             return Err(Fault(N3Status::Inval));
@@ -397,7 +399,7 @@ impl Writings {
         let Some(file) = &mut state.file else { return Ok(()) };
         if let Some((at, _)) = file.ahead.first_key_value() {
             let end = file.writer.position();
-            tracing::warn!("write {path}: bytes {end} to {at} never came; those behind them are dropped");
+            seldom!(warn, "write {path}: bytes {end} to {at} never came; those behind them are dropped");
             self.forget_ahead(file);
             file.ahead.clear();
             self.verifier.fetch_add(1, Ordering::Relaxed);
@@ -470,7 +472,7 @@ impl Writings {
 }
 
 fn refuse(path: &StorePath, offset: u64) -> Result<()> {
-    tracing::warn!("write {path}: at {offset}, before its end: stores don't write within files");
+    seldom!(warn, "write {path}: at {offset}, before its end: stores don't write within files");
     let why = "the store writes files only at their end";
     strait_store::fail(ErrorKind::InvalidArgument, why).map_err(|error: Error| error.at("write", path))
 }

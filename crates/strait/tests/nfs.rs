@@ -157,3 +157,39 @@ fn it_listens_beyond_loopback_only_if_it_trusts_every_host() {
     command.args(["nfs", "--store", &format!("{store}/file")]);
     Run::of(command, b"").fails(12, "not a directory");
 }
+
+/// rpcbind has fixed names and a fixed port, so it and its clients have a network and a /run of their own.
+/// Arguments: the command, the store, a file of the store.
+const BY_RPCBIND: &str = r#"
+    mount -t tmpfs tmpfs /run && mkdir /run/rpcbind && PATH=$PATH:/usr/sbin:/sbin && ip link set lo up || exit 9
+    rpcbind -f & rpcbind=$!
+    tries=0; until [ -S /run/rpcbind.sock ]; do tries=$((tries + 1)); [ $tries -lt 400 ] || exit 8; sleep 0.05; done
+    "$1" nfs --rpcbind --no-root-squash --listen 127.0.0.1:0 --store "$2" >/dev/null & nfs=$!
+    tries=0; until nfs-cat nfs://127.0.0.1//"$3" 2>/dev/null; do
+        tries=$((tries + 1)); [ $tries -lt 400 ] || exit 7; sleep 0.05
+    done
+    kill $nfs && wait $nfs || exit 6
+    nfs-cat nfs://127.0.0.1//"$3" 2>/dev/null && exit 5
+    kill $rpcbind"#;
+
+#[test]
+fn clients_find_its_port_by_rpcbind_until_it_ends() {
+    let claim = "NFS by rpcbind";
+    if !rustix::process::geteuid().is_root() {
+        skip(claim, "root");
+        return;
+    }
+    if Command::new("nfs-cat").stdout(Stdio::null()).stderr(Stdio::null()).status().is_err() {
+        skip(claim, "libnfs-utils");
+        return;
+    }
+    let data = tempfile::tempdir().unwrap();
+    fs::write(data.path().join("file"), "found").unwrap();
+    let mut unshare = Command::new("unshare");
+    unshare.args(["--mount", "--net", "--pid", "--fork", "--kill-child", "sh", "-c", BY_RPCBIND, "sh"]);
+    unshare.arg(support::command(data.path()).get_program());
+    unshare.args([&format!("file://{}", data.path().display()), "file"]);
+    let Output { status, stdout, stderr } = unshare.output().unwrap();
+    assert!(status.success(), "{status}: {}", String::from_utf8_lossy(&stderr));
+    assert_eq!(stdout, b"found");
+}

@@ -43,21 +43,23 @@ unsafe fn fill(xdrs: &mut Xdr, value: &mut *mut c_char, count: u32, is_text: boo
     if is_text && bytes.contains(&0) {
         return false; // a zero inside would shorten the string
     }
-    let bytes = bytes.as_ptr();
-    if value.is_null() && (count > 0 || is_text) {
-        *value = xdrs.allocate(u64::from(count) + 1);
-        if value.is_null() {
-            return false;
+    let (bytes, length) = (bytes.as_ptr(), count as usize);
+    if value.is_null() {
+        if count > 0 || is_text {
+            // SAFETY: the stream keeps the bytes until the next is taken.
+            *value = unsafe { xdrs.allocate_copy(bytes, length) };
+            if value.is_null() {
+                return false;
+            }
         }
-    }
-    if count > 0 {
-        // SAFETY: the stream keeps the bytes until the next is taken; room for them, by the
-        // caller's promise or just allocated.
-        unsafe { std::ptr::copy_nonoverlapping(bytes, value.cast(), count as usize) };
-    }
-    if is_text {
-        // SAFETY: room for one more.
-        unsafe { *value.add(count as usize) = 0 };
+    } else {
+        // SAFETY: as above; the caller's promise of room.
+        unsafe {
+            std::ptr::copy_nonoverlapping(bytes, value.cast(), length);
+            if is_text {
+                *value.add(length) = 0;
+            }
+        }
     }
     // xdr_free of the whole value releases the room after a failure.
     xdrs.skip_padding(count as usize)
