@@ -24,13 +24,17 @@
 
 enum { METASERVER_PORT = 20000, MAX_HOSTS = 16, HOST_BYTES = 256 };
 /* A call has to return within 30 s. The client's own defaults repeat an operation for minutes. */
-enum { IO_TIMEOUT_S = 8, RETRIES = 2, RETRY_DELAY_S = 1 };
+enum { IO_TIMEOUT_S = 8, RETRIES = 2, RETRY_DELAY_S = 1, RECOVERY_MS = 30000 };
 /* QFS's own errors, beyond those of errno. */
 enum { BAD_VERSION = 1000, LEASE_EXPIRED = 1001, BAD_CHECKSUM = 1002, DATA_UNAVAILABLE = 1003, SERVER_BUSY = 1004,
        ALLOCATION_FAILED = 1005 };
 
+typedef struct file file;
+
 typedef struct store {
     struct QFS *qfs;
+    pthread_mutex_t writing; /* held while a writer begins or ends */
+    file *writers;
     pthread_mutex_t naming; /* held while a new name is looked for and given: qfs_rename replaces */
     char root[PATH_MAX];    /* without a slash at its end */
 } store;
@@ -43,11 +47,13 @@ typedef struct listing {
     char path[PATH_MAX];
 } listing;
 
-typedef struct file {
+struct file {
     store *in;
     int fd; /* negative: closed */
     off_t position;
-} file;
+    int64_t id; /* of a writer's file; 0: a reader */
+    file *next; /* of the store's writers */
+};
 
 static int32_t kind_of(int number) {
     switch (number) {
@@ -161,6 +167,7 @@ static int32_t open_store(const char *uri, const char *const *options, void **op
         return kind;
     }
     pthread_mutex_init(&own->naming, NULL);
+    pthread_mutex_init(&own->writing, NULL);
     *opened = own;
     return STRAIT_OK;
 }
@@ -169,15 +176,23 @@ static void close_store(void *opened) {
     store *own = opened;
     qfs_release(own->qfs);
     pthread_mutex_destroy(&own->naming);
+    pthread_mutex_destroy(&own->writing);
     free(own);
 }
 
 static uint32_t capabilities(void *opened) {
     (void)opened;
-    /* No access times, capacity or checksum in the C client. A second writer isn't refused. */
+    /* No access times, capacity or checksum in the C client. QFS refuses no second writer; this plugin does. */
     uint32_t all = STRAIT_APPEND | STRAIT_TRUNCATE | STRAIT_RENAME_REPLACE | STRAIT_ATOMIC_RENAME |
-                   STRAIT_PERMISSIONS | STRAIT_REPLICATION | STRAIT_BLOCK_LOCATIONS | STRAIT_VISIBLE_WHILE_WRITTEN;
+                   STRAIT_PERMISSIONS | STRAIT_REPLICATION | STRAIT_BLOCK_LOCATIONS |
+                   STRAIT_VISIBLE_WHILE_WRITTEN | STRAIT_EXCLUSIVE_WRITER;
     return geteuid() == 0 ? all | STRAIT_OWNERSHIP : all;
+}
+
+/* An abandoned writer's bytes leave the client at its release. */
+static uint32_t recovery_ms(void *opened) {
+    (void)opened;
+    return RECOVERY_MS;
 }
 
 /* ------------------------------------------------------------------ facts */
@@ -277,7 +292,7 @@ static void list_close(void *opened) {
 /* ------------------------------------------------------------------ bytes */
 
 static int32_t keep(store *in, int fd, off_t position, void **into, strait_error *error) {
-    file *own = malloc(sizeof *own);
+    file *own = calloc(1, sizeof *own);
     if (own == NULL) {
         qfs_close(in->qfs, fd);
         return fail(STRAIT_NO_SPACE, "no memory", error);
@@ -285,6 +300,43 @@ static int32_t keep(store *in, int fd, off_t position, void **into, strait_error
     *own = (file){.in = in, .fd = fd, .position = position};
     *into = own;
     return STRAIT_OK;
+}
+
+/* Fails if a writer of this process has the file. Its late bytes would replace those of another one. */
+static int32_t check_unwritten(const store *in, int64_t id, strait_error *error) {
+    for (const file *writer = in->writers; writer != NULL; writer = writer->next)
+        if (writer->id == id) return fail(STRAIT_BUSY, "another writer has the file open", error);
+    return STRAIT_OK;
+}
+
+/* As keep, for a writer; the caller holds `writing`. */
+static int32_t keep_writer(store *in, int fd, off_t position, void **into, strait_error *error) {
+    struct qfs_attr found;
+    int looked = qfs_stat_fd(in->qfs, fd, &found);
+    if (looked < 0) {
+        qfs_close(in->qfs, fd);
+        return failed(looked, error);
+    }
+    int32_t kind = keep(in, fd, position, into, error);
+    if (kind != STRAIT_OK) return kind;
+    file *own = *into;
+    own->id = found.id;
+    own->next = in->writers;
+    in->writers = own;
+    return STRAIT_OK;
+}
+
+/* Closes a file, and lets another writer have it. */
+static int close_descriptor(file *own) {
+    int closed = qfs_close(own->in->qfs, own->fd);
+    own->fd = -1;
+    if (own->id == 0) return closed;
+    pthread_mutex_lock(&own->in->writing);
+    file **at = &own->in->writers;
+    while (*at != own) at = &(*at)->next;
+    *at = own->next;
+    pthread_mutex_unlock(&own->in->writing);
+    return closed;
 }
 
 static int32_t open_reader(void *opened, const strait_caller *caller, const char *path, void **reader,
@@ -320,7 +372,7 @@ static int32_t read_at(void *opened, uint64_t offset, void *into, size_t size, s
 
 static void release_file(void *opened) {
     file *own = opened;
-    if (own->fd >= 0) qfs_close(own->in->qfs, own->fd);
+    if (own->fd >= 0) close_descriptor(own);
     free(own);
 }
 
@@ -346,15 +398,13 @@ static int32_t make_parents(store *in, char *full, strait_error *error) {
     return STRAIT_OK;
 }
 
-static int32_t create(void *opened, const strait_caller *caller, const char *path, const strait_create *how,
-                      void **writer, strait_error *error) {
-    (void)caller;
-    store *in = opened;
-    QFS_PATH(full, in, path);
+/* Opens a new writer; the caller holds `writing`. */
+static int32_t create_file(store *in, char *full, const strait_create *how, void **writer, strait_error *error) {
     struct qfs_attr found;
-    if (qfs_stat(in->qfs, full, &found) >= 0 && (found.directory || !how->overwrite))
+    int looked = qfs_stat(in->qfs, full, &found);
+    if (looked >= 0 && (found.directory || !how->overwrite))
         return fail(STRAIT_ALREADY_EXISTS, "the name is taken", error);
-    int32_t kind = make_parents(in, full, error);
+    int32_t kind = looked >= 0 ? check_unwritten(in, found.id, error) : make_parents(in, full, error);
     if (kind != STRAIT_OK) return kind;
     mode_t mode = how->has_permission ? how->permission : 0644;
     int flags = O_WRONLY | O_CREAT | (how->overwrite ? O_TRUNC : O_EXCL);
@@ -368,17 +418,28 @@ static int32_t create(void *opened, const strait_caller *caller, const char *pat
         qfs_close(in->qfs, fd);
         return failed(set, error);
     }
-    return keep(in, fd, 0, writer, error);
+    return keep_writer(in, fd, 0, writer, error);
 }
 
-/* The attributes of a file whose bytes can be changed. */
+static int32_t create(void *opened, const strait_caller *caller, const char *path, const strait_create *how,
+                      void **writer, strait_error *error) {
+    (void)caller;
+    store *in = opened;
+    QFS_PATH(full, in, path);
+    pthread_mutex_lock(&in->writing);
+    int32_t kind = create_file(in, full, how, writer, error);
+    pthread_mutex_unlock(&in->writing);
+    return kind;
+}
+
+/* The attributes of a file whose bytes can be changed; the caller holds `writing`. */
 static int32_t changeable(store *in, const char *full, struct qfs_attr *found, strait_error *error) {
     int looked = qfs_stat(in->qfs, full, found);
     if (looked < 0) return failed(looked, error);
     if (found->directory) return fail(STRAIT_IS_A_DIRECTORY, "it is a directory", error);
     if (found->striper_type > KFS_STRIPED_FILE_TYPE_NONE)
         return fail(STRAIT_UNSUPPORTED, "a striped file can't be changed; write a new one", error);
-    return STRAIT_OK;
+    return check_unwritten(in, found->id, error);
 }
 
 static int32_t append(void *opened, const strait_caller *caller, const char *path, void **writer,
@@ -387,13 +448,16 @@ static int32_t append(void *opened, const strait_caller *caller, const char *pat
     store *in = opened;
     QFS_PATH(full, in, path);
     struct qfs_attr found;
+    pthread_mutex_lock(&in->writing);
     int32_t kind = changeable(in, full, &found, error);
-    if (kind != STRAIT_OK) return kind;
-    /* O_APPEND means QFS's record appends, whose order and position the chunk server decides. */
-    int fd = qfs_open_file(in->qfs, full, O_WRONLY, 0, "");
-    if (fd < 0) return failed(fd, error);
-    *position = found.size;
-    return keep(in, fd, (off_t)found.size, writer, error);
+    if (kind == STRAIT_OK) {
+        /* O_APPEND means QFS's record appends, whose order and position the chunk server decides. */
+        int fd = qfs_open_file(in->qfs, full, O_WRONLY, 0, "");
+        kind = fd < 0 ? failed(fd, error) : keep_writer(in, fd, (off_t)found.size, writer, error);
+        *position = found.size;
+    }
+    pthread_mutex_unlock(&in->writing);
+    return kind;
 }
 
 static int32_t write_all(void *opened, const void *from, size_t size, strait_error *error) {
@@ -418,8 +482,7 @@ static int32_t sync_file(void *opened, strait_error *error) {
 static int32_t close_file(void *opened, strait_error *error) {
     file *own = opened;
     int32_t kind = sync_file(own, error);
-    int closed = qfs_close(own->in->qfs, own->fd);
-    own->fd = -1;
+    int closed = close_descriptor(own);
     return kind == STRAIT_OK && closed < 0 ? failed(closed, error) : kind;
 }
 
@@ -429,11 +492,12 @@ static int32_t truncate_file(void *opened, const strait_caller *caller, const ch
     store *in = opened;
     QFS_PATH(full, in, path);
     struct qfs_attr found;
+    pthread_mutex_lock(&in->writing);
     int32_t kind = changeable(in, full, &found, error);
-    if (kind != STRAIT_OK) return kind;
-    if (length > found.size) return fail(STRAIT_INVALID_ARGUMENT, "the file is shorter", error);
-    int cut = qfs_truncate(in->qfs, full, (off_t)length);
-    return cut >= 0 ? STRAIT_OK : failed(cut, error);
+    if (kind == STRAIT_OK && length > found.size) kind = fail(STRAIT_INVALID_ARGUMENT, "the file is shorter", error);
+    int cut = kind == STRAIT_OK ? qfs_truncate(in->qfs, full, (off_t)length) : 0;
+    pthread_mutex_unlock(&in->writing);
+    return cut >= 0 ? kind : failed(cut, error);
 }
 
 /* ------------------------------------------------------------------ names */
@@ -595,6 +659,7 @@ static const strait_store_functions FUNCTIONS = {
     .open_store = open_store,
     .close_store = close_store,
     .capabilities = capabilities,
+    .recovery_ms = recovery_ms,
     .stat = get_status,
     .list_open = list_open,
     .list_next = list_next,
