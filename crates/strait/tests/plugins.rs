@@ -192,7 +192,13 @@ async fn peculiarities_of_sector_stay_in_its_plugin() {
     let uri = format!("--plugin=sector={}", library.path.display());
     let mut ls = command(dir.path());
     ls.args([&uri, "--plugin-option=sector.user=nobody", "ls", "plugin:sector://127.0.0.1/"]);
-    Run::of(ls, b"").fails(UNAUTHENTICATED, "can't log in as nobody at the master 127.0.0.1:6000");
+    let refused = Run::of(ls, b"");
+    assert_eq!(refused.code, UNAUTHENTICATED, "{}", refused.stderr);
+    assert!(
+        refused.stderr.contains("can't log in as nobody at the master 127.0.0.1:6000"),
+        "{}",
+        refused.stderr
+    );
 }
 
 #[test]
