@@ -13,6 +13,7 @@
 #   lint    check + go + cargo-deny, clang-format
 #   fuzz    build + a C++ compiler for libFuzzer
 #   memcheck  build + valgrind and what network namespaces take
+#   gluster build + GlusterFS's server, client and libgfapi
 #   mount   build + fio, and the crates fsx and pjdfstest
 #   bench   test + SunRPC's library and rpcgen, NFS-Ganesha
 #   histories  test
@@ -113,6 +114,14 @@ setup_node() {
     say "installing $wanted"
     npm --prefix clients/node ci --ignore-scripts --no-audit --no-fund --silent >&2
     cp "$wanted" "$stamp"
+}
+
+setup_gluster() {
+    need glusterfs-server test -x /usr/sbin/glusterd
+    need glusterfs-client test -x /sbin/mount.glusterfs
+    need libglusterfs-dev test -e /usr/include/glusterfs/api/glfs.h
+    install_packages
+    setup_build
 }
 
 setup_browser() {
@@ -253,7 +262,7 @@ python_requirements() {
 (($#)) || set -- build
 for group in "$@"; do
     case $group in
-    build | run | power | go | node | test | browser | languages | check | lint | fuzz | memcheck | mount | bench | histories) "setup_$group" ;;
-    *) die "no group $group; there are build, run, power, go, node, test, browser, languages, check, lint, fuzz, memcheck, mount, bench, histories" ;;
+    build | run | power | go | node | test | browser | languages | check | lint | fuzz | memcheck | gluster | mount | bench | histories) "setup_$group" ;;
+    *) die "no group $group; there are build, run, power, go, node, test, browser, languages, check, lint, fuzz, memcheck, gluster, mount, bench, histories" ;;
     esac
 done

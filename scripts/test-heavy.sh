@@ -8,7 +8,7 @@
 # ORDERS=N, KILLS=N, POWER_LOSSES=N, HDFS_KILLS=N and FORK_ROUNDS=N change how many.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-scripts/setup.sh build power browser go
+scripts/setup.sh build power browser go gluster
 
 step() {
     printf '\n== %s\n' "$*"
@@ -28,19 +28,22 @@ each_crate_alone() {
 }
 
 readonly MINIO_VERSION=v0.0.0-20260212201848-7aac2a2c5b7c
+readonly AZURITE_VERSION=3.35.0
 readonly TOOLS=$PWD/.cache/object-servers
 
-# The contract suite on MinIO, a GlusterFS volume, and Hadoop's libhdfs.
+# The contract suite on MinIO, Azurite, GlusterFS and Hadoop's libhdfs.
 foreign_stores() {
     mkdir -p "$TOOLS"
+    local azurite=$TOOLS/azurite-$AZURITE_VERSION
+    [[ -x $azurite/node_modules/.bin/azurite-blob ]] ||
+        npm install --prefix "$azurite" --ignore-scripts --no-audit --no-fund --silent "azurite@$AZURITE_VERSION"
+    STRAIT_TEST_AZURITE=$azurite/node_modules/.bin/azurite-blob \
+        cargo test --locked -p strait-store-object --test contract -- --include-ignored --nocapture az_at_azurite
     [[ -x $TOOLS/minio ]] || GOBIN=$TOOLS go install "github.com/minio/minio@$MINIO_VERSION"
     STRAIT_TEST_MINIO=$TOOLS/minio \
         cargo test --locked -p strait-store-object --test contract -- --include-ignored --nocapture s3_at_minio
-    if [[ -n ${STRAIT_TEST_GLUSTER:-} ]]; then
-        cargo test --locked -p strait --test plugins -- --include-ignored --nocapture glusterfs
-    else
-        echo "glusterfs_keeps_the_contract: 0 passed, 1 skipped (it needs STRAIT_TEST_GLUSTER, a volume of this host)"
-    fi
+    scripts/with-gluster.sh cargo test --locked -p strait --test plugins -- --include-ignored --nocapture glusterfs
+    scripts/with-gluster.sh cargo test --locked -p strait-store --test contract -- --include-ignored --nocapture network
     if [[ -n ${STRAIT_TEST_LIBHDFS:-} ]]; then
         cargo test --locked -p strait --test plugins -- --include-ignored --nocapture a_foreign_libhdfs
     else

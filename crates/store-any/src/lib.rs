@@ -104,10 +104,13 @@ fn open_at<'a>(
     })
 }
 
-/// Capabilities of stores of this kind; None if each server or library tells its own.
+/// Capabilities of stores of this kind, of HDFS without Kerberos; None if each server or library tells its own.
 pub fn capabilities(scheme: Scheme) -> Option<strait_store::Capabilities> {
     match scheme {
+        Scheme::File => Some(FileStore::own_capabilities()),
         Scheme::Memory => Some(MemoryStore::new("root").capabilities()),
+        Scheme::Hdfs => Some(strait_store_hdfs::CAPABILITIES),
+        Scheme::Kadoop => Some(strait_store_kadoop::CAPABILITIES),
         Scheme::S3 | Scheme::Gs | Scheme::Az => Some(strait_store_object::CAPABILITIES),
         _ => None,
     }

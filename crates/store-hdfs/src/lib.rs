@@ -60,6 +60,26 @@ use strait_store::{
 };
 use strait_store::{Error, ErrorKind, Result, fail};
 
+/// Capabilities of an HDFS without Kerberos and encrypted transfer.
+pub const CAPABILITIES: Capabilities = Capabilities {
+    append: true,
+    truncate: true,
+    concat: true,
+    rename_replace: true,
+    atomic_rename: true,
+    permissions: true,
+    ownership: true,
+    times: true,
+    replication: true,
+    block_locations: true,
+    checksum: true,
+    status: true,
+    visible_while_written: true,
+    exclusive_writer: true,
+    per_user: true,
+    recovery_ms: RECOVERY_LIMIT.as_millis() as u32,
+};
+
 /// A store over one HDFS.
 #[derive(Debug, Clone)]
 pub struct HdfsStore {
@@ -101,22 +121,13 @@ impl FileSystem for HdfsStore {
     fn capabilities(&self) -> Capabilities {
         let own_calls = self.shared.secured.is_none();
         Capabilities {
-            append: true,
             truncate: own_calls,
             concat: own_calls,
-            rename_replace: true,
-            atomic_rename: true,
-            permissions: true,
-            ownership: true,
-            times: true,
-            replication: true,
             block_locations: own_calls,
             checksum: own_calls,
             status: own_calls,
             visible_while_written: own_calls,
-            exclusive_writer: true,
-            per_user: true,
-            recovery_ms: RECOVERY_LIMIT.as_millis() as u32,
+            ..CAPABILITIES
         }
     }
 

@@ -1,11 +1,12 @@
 //! Endpoints and credentials, from the environment and files that each service's own tools read.
 
+use crate::azure::SharedKey;
 use crate::errors::{Sent, typed};
 use crate::http::Connector;
 use crate::options::Options;
 use crate::profile::Profile;
 use object_store::aws::{AmazonS3, AmazonS3Builder, S3CopyIfNotExists};
-use object_store::azure::{MicrosoftAzure, MicrosoftAzureBuilder};
+use object_store::azure::{AzureConfigKey, MicrosoftAzure, MicrosoftAzureBuilder};
 use object_store::gcp::{GoogleCloudStorage, GoogleCloudStorageBuilder};
 use object_store::list::PaginatedListStore;
 use object_store::{BackoffConfig, ObjectStore, RetryConfig};
@@ -45,7 +46,7 @@ impl<T: ObjectStore + PaginatedListStore> Bucket for T {}
 /// A client of this bucket or container. Nothing has been asked yet.
 pub fn bucket(scheme: Scheme, name: &str, options: &Options) -> Result<Arc<dyn Bucket>> {
     let ca = options.ca.clone().or_else(|| options.variable("AWS_CA_BUNDLE").map(PathBuf::from));
-    let connector = Connector { roots: ca.map(roots).transpose()? };
+    let connector = Connector { roots: ca.map(roots).transpose()?, key: None };
     let made: object_store::Result<Arc<dyn Bucket>> = match scheme {
         Scheme::S3 => s3(name, options, connector)?.map(|store| Arc::new(store) as _),
         Scheme::Gs => gs(name, options, connector).map(|store| Arc::new(store) as _),
@@ -147,12 +148,12 @@ fn gs(name: &str, options: &Options, connector: Connector) -> object_store::Resu
     }
 }
 
-fn az(name: &str, options: &Options, connector: Connector) -> object_store::Result<MicrosoftAzure> {
-    let mut builder = MicrosoftAzureBuilder::from_env()
-        .with_container_name(name)
-        .with_retry(retry())
-        .with_http_connector(connector);
+fn az(name: &str, options: &Options, mut connector: Connector) -> object_store::Result<MicrosoftAzure> {
+    let mut builder = MicrosoftAzureBuilder::from_env().with_container_name(name).with_retry(retry());
     configured!(builder, options, "AZURE_");
+    let key = builder.get_config_value(&AzureConfigKey::AccessKey);
+    connector.key = key.and_then(|key| SharedKey::parse(&key)).map(Arc::new);
+    builder = builder.with_http_connector(connector);
     if options.unsigned {
         builder = builder.with_skip_signature(true);
     }

@@ -1,5 +1,6 @@
 //! HTTP for crate object_store, on the workspace's hyper and rustls, with a limit on each silence.
 
+use crate::azure::SharedKey;
 use hyper::body::{Body, Frame, Incoming};
 use hyper::header::{HeaderName, HeaderValue};
 use hyper::rt::{Read, ReadBufCursor, Write};
@@ -68,6 +69,8 @@ pub async fn change<T>(condition: Option<Condition>, requests: impl Future<Outpu
 pub struct Connector {
     /// Trust these authorities alone, not the system's.
     pub roots: Option<RootCertStore>,
+    /// Azure's signature covers conditions.
+    pub key: Option<Arc<SharedKey>>,
 }
 
 impl HttpConnector for Connector {
@@ -78,7 +81,7 @@ impl HttpConnector for Connector {
             .pool_idle_timeout(IDLE)
             .pool_max_idle_per_host(IDLE_CONNECTIONS)
             .build(connect);
-        Ok(HttpClient::new(Service { client }))
+        Ok(HttpClient::new(Service { client, key: self.key.clone() }))
     }
 }
 
@@ -98,6 +101,7 @@ fn tls(roots: Option<RootCertStore>) -> ClientConfig {
 #[derive(Debug)]
 struct Service {
     client: Client<Connect, HttpRequestBody>,
+    key: Option<Arc<SharedKey>>,
 }
 
 #[async_trait::async_trait]
@@ -107,6 +111,9 @@ impl HttpService for Service {
         let change = CHANGE.try_with(Clone::clone).ok();
         if let Some((name, value)) = change.as_ref().and_then(|change| change.condition.clone()) {
             parts.headers.insert(name, value);
+            if let Some(key) = &self.key {
+                key.sign(&mut parts);
+            }
         }
         let answer = timeout(ANSWER_PATIENCE, self.client.request(Request::from_parts(parts, body)));
         let answer = match answer.await {

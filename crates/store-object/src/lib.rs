@@ -14,6 +14,7 @@
 //! This room must never: hold a listing in memory; hold bytes beside the budget; rename by steps and
 //! declare it one step; log a key or a token; wait for a silent endpoint without a limit.
 
+mod azure;
 mod connect;
 mod errors;
 #[cfg(test)]

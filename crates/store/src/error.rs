@@ -151,6 +151,8 @@ impl ErrorKind {
             38 => Self::Unsupported,         // ENOSYS
             84 => Self::Corrupt,             // EILSEQ
             100 | 101 | 104 | 107 | 111 | 112 | 32 => Self::Unavailable, // the network's ways to be away
+            // ESTALE, of network file systems. Not NotFound: the name may be there, and only this handle useless.
+            116 => Self::Unavailable,
             _ => TABLE.iter().find(|row| row.errno == errno).map_or(Self::Internal, |row| row.kind),
         }
     }
@@ -307,6 +309,12 @@ mod tests {
             assert_eq!(ErrorKind::from_exit(row.exit), Some(row.kind));
         }
         assert_eq!(TABLE.last().map(|row| row.kind), Some(ErrorKind::Internal), "no kind without a row");
+    }
+
+    #[test]
+    fn a_stale_handle_of_a_network_file_system_is_unavailable() {
+        let error = Error::from(std::io::Error::from_raw_os_error(116));
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
     }
 
     #[test]

@@ -34,3 +34,12 @@ async fn a_deferred_store_keeps_the_contract_of_the_one_behind_it() {
     store.opened(|_| {}).await;
     assert_contract("deferred memory", Arc::new(store)).await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs a mounted network file system: scripts/test-heavy.sh"]
+async fn file_store_keeps_the_contract_on_a_network_file_system() {
+    let mount = std::env::var("STRAIT_TEST_NETWORK_DIRECTORY").expect("it names a directory of a mount");
+    let directory = tempfile::tempdir_in(mount).unwrap();
+    let store = FileStore::open(directory.path(), false).unwrap();
+    assert_contract("file (network file system)", Arc::new(store)).await;
+}

@@ -112,6 +112,11 @@ fn stores_lists_what_there_is_and_a_wrong_uri_names_it() {
         assert!(wrong.stderr.contains(form), "{}", wrong.stderr);
     }
     assert_eq!(wrong.code, INVALID_ARGUMENT);
+    // Without a server, and the same as the suite finds with one.
+    for (scheme, can) in [("file", "truncate"), ("hdfs", "block_locations"), ("kadoop", "concat")] {
+        let told = told.lines().find(|line| line.starts_with(&format!("{scheme}\t"))).unwrap();
+        assert!(told.contains(can) && !told.contains("it depends"), "{told}");
+    }
     let doctor = Run::of(
         {
             let mut it = command(dir.path());

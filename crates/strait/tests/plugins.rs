@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use strait_store::contract::{self, Fixture};
-use strait_store::{CreateOptions, ErrorKind, FileSystem, Principal, StorePath, StoreUri};
+use strait_store::{CreateOptions, ErrorKind, FileSystem, FileSystemExt, Principal, StorePath, StoreUri};
 use strait_store_any::{ForeignOptions, Launch, Library, OpenOptions};
 use support::{Gateway, Run, binary, command};
 
@@ -16,6 +16,7 @@ const UNAVAILABLE: i32 = 22;
 const TIMED_OUT: i32 = 21;
 const INVALID_ARGUMENT: i32 = 17;
 const BUSY: i32 = 19;
+const UNAUTHENTICATED: i32 = 16;
 const INTERNAL: i32 = 25;
 const OUTCOME_UNKNOWN: i32 = 24;
 
@@ -31,6 +32,39 @@ fn built(source: &str, dir: &Path) -> PathBuf {
     }
     assert!(cc.status().unwrap().success(), "{source} doesn't build");
     library
+}
+
+/// Builds a plugin of `plugins` by CMake, against this installation.
+fn built_at(plugin: &str, home: &Path, dir: &Path) -> std::process::Output {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plugins").join(plugin);
+    let build = dir.join("build");
+    let mut cmake = Command::new("cmake");
+    cmake.arg("-S").arg(source).arg("-B").arg(&build);
+    cmake.arg(format!("-D{}_HOME={}", plugin.to_uppercase(), home.display()));
+    let configured = cmake.output().unwrap();
+    if !configured.status.success() {
+        return configured;
+    }
+    Command::new("cmake").arg("--build").arg(&build).output().unwrap()
+}
+
+/// A plugin on a stand-in for its file system: a directory, behind interface stubs of this project.
+fn on_a_stand_in(plugin: &str, library: &str, dir: &Path, data: &Path) -> PathBuf {
+    let stand_in = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plugins").join(plugin).join("standin");
+    let home = support::fresh(dir, "home");
+    std::os::unix::fs::symlink(stand_in.join("include").canonicalize().unwrap(), home.join("include"))
+        .unwrap();
+    let source = ["standin.c", "standin.cc"].map(|name| stand_in.join(name));
+    let source = source.into_iter().find(|source| source.exists()).unwrap();
+    let compiler = if source.extension().unwrap() == "c" { "cc" } else { "c++" };
+    let mut cc = Command::new(compiler);
+    cc.args(["-Wall", "-Wextra", "-Werror", "-O1", "-shared", "-fPIC", "-pthread"]);
+    cc.arg("-I").arg(home.join("include")).arg(format!("-DSTANDIN_ROOT=\"{}\"", data.display()));
+    cc.arg(source).arg("-o").arg(support::fresh(&home, "lib").join(library));
+    assert!(cc.status().unwrap().success(), "the stand-in of {plugin} doesn't build");
+    let built = built_at(plugin, &home, dir);
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    dir.join("build").join(format!("libstrait_{plugin}.so"))
 }
 
 /// The store of a URI whose libraries run in helpers of the binary under test.
@@ -87,6 +121,95 @@ async fn a_plugin_in_this_process_keeps_the_contract() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_plugin_in_its_own_process_keeps_the_contract() {
     reference_keeps_the_contract("plugin (reference, apart)", false).await;
+}
+
+async fn stand_in_keeps_the_contract(plugin: &str, file: &str, options: &[(&str, &str)], inside: bool) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = on_a_stand_in(plugin, file, dir.path(), &support::fresh(dir.path(), "data"));
+    let options = options.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+    let library = Library { path, options, inside };
+    let store = opened(&format!("plugin:{plugin}://127.0.0.1/"), plugin, library).await;
+    let name = format!("plugin ({plugin} on a stand-in, NOT the real system; inside: {inside})");
+    keeps_the_contract(&name, store, "root").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn qfs_keeps_the_contract_on_a_stand_in() {
+    for inside in [false, true] {
+        stand_in_keeps_the_contract("qfs", "libqfsc.so", &[], inside).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sector_keeps_the_contract_on_a_stand_in() {
+    for inside in [false, true] {
+        stand_in_keeps_the_contract("sector", "libclient.so", &[("user", "root")], inside).await;
+    }
+}
+
+/// FACTS of Sector's client, each as its stand-in plays it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn peculiarities_of_sector_stay_in_its_plugin() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = support::fresh(dir.path(), "data");
+    let path = on_a_stand_in("sector", "libclient.so", dir.path(), &data);
+    let (who, library) = (Principal::new("root"), Library { path, ..Library::default() });
+    let fs = opened("plugin:sector://127.0.0.1/", "sector", library.clone()).await;
+    let at = |path: &str| StorePath::parse(path).unwrap();
+    let overwrite = CreateOptions { overwrite: true, ..CreateOptions::default() };
+    // Connections are lost meanwhile, some for good.
+    let content: Vec<u8> = (0..1_000_000_u32).map(|n| (n.wrapping_mul(n) >> 7) as u8).collect();
+    fs.write_all(&who, &at("/d/f"), &overwrite, content.clone().into()).await.unwrap();
+    assert!(fs.read_all(&who, &at("/d/f"), usize::MAX - 1).await.unwrap() == content);
+    // The first open after a move fails, of the name and of names beneath it.
+    fs.rename(&who, &at("/d/f"), &at("/d/g"), false).await.unwrap();
+    assert!(fs.read_all(&who, &at("/d/g"), usize::MAX - 1).await.unwrap() == content);
+    fs.rename(&who, &at("/d"), &at("/e"), false).await.unwrap();
+    assert!(fs.read_all(&who, &at("/e/g"), usize::MAX - 1).await.unwrap() == content);
+    // move goes into a directory that is there.
+    fs.mkdirs(&who, &at("/there"), None).await.unwrap();
+    let taken = fs.rename(&who, &at("/e"), &at("/there"), false).await;
+    assert_eq!(taken.unwrap_err().kind(), ErrorKind::AlreadyExists);
+    // A writer's file is busy; refused opens leave dead objects, and the next ones work.
+    let mut writer = fs.create(&who, &at("/e/g"), &overwrite).await.unwrap();
+    assert_eq!(fs.open(&who, &at("/e/g")).await.map(drop).unwrap_err().kind(), ErrorKind::Busy);
+    assert_eq!(fs.append(&who, &at("/e/g")).await.map(drop).unwrap_err().kind(), ErrorKind::Busy);
+    writer.append(b"short".to_vec().into()).await.unwrap();
+    writer.close().await.unwrap();
+    // Opening for writing creates, and doesn't truncate.
+    assert_eq!(fs.read_all(&who, &at("/e/g"), usize::MAX - 1).await.unwrap(), b"short"[..]);
+    assert_eq!(fs.append(&who, &at("/none")).await.map(drop).unwrap_err().kind(), ErrorKind::NotFound);
+    assert!(!data.join("none").exists());
+    // Files aren't split.
+    let blocks = fs.block_locations(&who, &at("/e/g"), 1..2).await.unwrap();
+    assert_eq!(blocks.len(), 1);
+    assert_eq!((blocks[0].length, blocks[0].hosts.len()), (5, 2));
+    let refused = fs.remove(&who, &at("/e"), false).await;
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::NotEmpty);
+    fs.remove(&who, &at("/e"), true).await.unwrap();
+    assert!(!data.join("e").exists());
+    // A refused login has Sector's number, and names the master.
+    let uri = format!("--plugin=sector={}", library.path.display());
+    let mut ls = command(dir.path());
+    ls.args([&uri, "--plugin-option=sector.user=nobody", "ls", "plugin:sector://127.0.0.1/"]);
+    let refused = Run::of(ls, b"");
+    assert_eq!(refused.code, UNAUTHENTICATED, "{}", refused.stderr);
+    assert!(
+        refused.stderr.contains("can't log in as nobody at the master 127.0.0.1:6000"),
+        "{}",
+        refused.stderr
+    );
+}
+
+#[test]
+fn a_plugin_without_its_installation_says_what_to_name() {
+    let dir = tempfile::tempdir().unwrap();
+    for (plugin, name) in [("qfs", "QFS"), ("sector", "Sector")] {
+        let refused = built_at(plugin, Path::new("/no/such/home"), &support::fresh(dir.path(), plugin));
+        assert!(!refused.status.success());
+        let told = String::from_utf8_lossy(&refused.stderr);
+        assert!(told.contains(&format!("/no/such/home is no {name} installation")), "{told}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

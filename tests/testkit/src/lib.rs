@@ -32,7 +32,7 @@ pub use failure::{Failure, Result};
 pub use hdfs::{MiniHdfs, Options, current_user};
 pub use http::{HttpAnswer, http_request};
 pub use network::{Host, LinkRate, Network};
-pub use object_server::{OBJECT_BUCKET, ObjectServer};
+pub use object_server::{AZURE_ACCOUNT, AZURE_KEY, OBJECT_BUCKET, ObjectServer};
 pub use port::free_port;
 pub use power::{Format, ImageStore, PowerDisk, Remains};
 pub use process::{Process, spawn_bound};

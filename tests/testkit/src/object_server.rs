@@ -9,6 +9,23 @@ use std::time::Duration;
 
 /// The bucket that every server has.
 pub const OBJECT_BUCKET: &str = "strait";
+/// Azurite's account.
+pub const AZURE_ACCOUNT: &str = "strait";
+/// Its key.
+pub const AZURE_KEY: &str = "c3RyYWl0LXNlY3JldA==";
+/// Makes a container, which object_store has no call for. Azurite needs Node anyway.
+const MAKE_CONTAINER: &str = r#"
+const [port, account, key, container] = process.argv.slice(1);
+const date = new Date().toUTCString();
+const resource = `/${account}/${account}/${container}\nrestype:container`;
+const text = `PUT${"\n".repeat(12)}x-ms-date:${date}\nx-ms-version:2020-10-02\n${resource}`;
+const signed = require("crypto").createHmac("sha256", Buffer.from(key, "base64")).update(text).digest("base64");
+const Authorization = `SharedKey ${account}:${signed}`;
+const headers = { "x-ms-date": date, "x-ms-version": "2020-10-02", "Content-Length": 0, Authorization };
+const path = `/${account}/${container}?restype=container`;
+const made = (answer) => process.exit(answer.statusCode === 201 ? 0 : 1);
+require("http").request({ host: "127.0.0.1", port, method: "PUT", path, headers }, made).end();
+"#;
 /// A server in Python starts within seconds, also on a loaded machine.
 const START_DEADLINE: Duration = Duration::from_secs(90);
 
@@ -57,10 +74,10 @@ impl ObjectServer {
         server.map(Some)
     }
 
-    /// Azurite, if STRAIT_TEST_AZURITE names its program `azurite-blob`. Its container is still to be made.
+    /// Azurite, if STRAIT_TEST_AZURITE names its program `azurite-blob`. Its account is [`AZURE_ACCOUNT`].
     ///
     /// # Errors
-    /// It doesn't start.
+    /// It doesn't start, or makes no container.
     pub fn azurite() -> Result<Option<Self>> {
         let Some(binary) = found("STRAIT_TEST_AZURITE", None) else { return Ok(None) };
         let server = Self::start("azurite", |port, dir| {
@@ -72,9 +89,15 @@ impl ObjectServer {
                 "--disableTelemetry",
             ]);
             command.args(["--blobHost", "127.0.0.1", "--blobPort", &port.to_string()]).current_dir(dir);
+            command.env("AZURITE_ACCOUNTS", format!("{AZURE_ACCOUNT}:{AZURE_KEY}"));
             command
-        });
-        server.map(Some)
+        })?;
+        let mut node = Command::new("node");
+        node.args(["-e", MAKE_CONTAINER, &server.port.to_string(), AZURE_ACCOUNT, AZURE_KEY, OBJECT_BUCKET]);
+        match node.status()?.success() {
+            true => Ok(Some(server)),
+            false => Err(Failure::new("Azurite makes no container")),
+        }
     }
 
     /// `127.0.0.1:PORT`.

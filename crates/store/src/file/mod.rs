@@ -82,6 +82,29 @@ impl FileStore {
         Ok(Self { inner: Arc::new(Inner { root, names: Names::default(), host }) })
     }
 
+    /// Capabilities of every directory, for this process's user.
+    pub fn own_capabilities() -> Capabilities {
+        Capabilities {
+            append: true,
+            truncate: true,
+            // Linux shares ranges between files of some file systems, but joins no files in one step.
+            concat: false,
+            rename_replace: true,
+            atomic_rename: true,
+            permissions: true,
+            ownership: attributes::can_change_owners(),
+            times: true,
+            replication: false,
+            block_locations: true,
+            checksum: true,
+            status: true,
+            visible_while_written: true,
+            exclusive_writer: true,
+            per_user: false,
+            recovery_ms: RECOVERY_MS,
+        }
+    }
+
     /// Checks whether files can be made in the root itself, by making one. Blocks for a system call
     /// or two.
     ///
@@ -106,25 +129,7 @@ impl FileStore {
 #[async_trait]
 impl FileSystem for FileStore {
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            append: true,
-            truncate: true,
-            // Linux shares ranges between files of some file systems, but joins no files in one step.
-            concat: false,
-            rename_replace: true,
-            atomic_rename: true,
-            permissions: true,
-            ownership: attributes::can_change_owners(),
-            times: true,
-            replication: false,
-            block_locations: true,
-            checksum: true,
-            status: true,
-            visible_while_written: true,
-            exclusive_writer: true,
-            per_user: false,
-            recovery_ms: RECOVERY_MS,
-        }
+        Self::own_capabilities()
     }
 
     async fn stat(&self, _who: &Principal, path: &StorePath) -> Result<FileStatus> {

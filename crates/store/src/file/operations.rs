@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 /// Permission of a file for which the caller gives none.
 const DEFAULT_PERMISSION: u32 = 0o644;
@@ -182,7 +183,11 @@ impl Inner {
         };
         let flags = if replace { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
         let to_name = name_of(to)?;
-        match rustix::fs::renameat_with(&from_parent, &*from_name, &to_parent, &*to_name, flags) {
+        let mut renamed = rustix::fs::renameat_with(&from_parent, &*from_name, &to_parent, &*to_name, flags);
+        if renamed == Err(Errno::INVAL) && !replace {
+            renamed = rename_by_link(&from_parent, &from_name, &to_parent, &to_name);
+        }
+        match renamed {
             Ok(()) => {
                 // The new name first: a crash in between leaves two names, not none.
                 sync_directory(&to_parent)?;
@@ -198,10 +203,7 @@ impl Inner {
             Err(Errno::XDEV) => {
                 fail(ErrorKind::Unsupported, "the names lie on different disks of this store")
             }
-            Err(Errno::INVAL) => fail(
-                ErrorKind::InvalidArgument,
-                "a directory can't be moved into itself (or the disk has no rename without replacing)",
-            ),
+            Err(Errno::INVAL) => fail(ErrorKind::InvalidArgument, "a directory can't be moved into itself"),
             Err(errno) => Err(from_errno(errno)),
         }
     }
@@ -239,6 +241,32 @@ impl Inner {
     }
 }
 
+/// Gives a free name on file systems that have no rename without replacing, such as NFS and GlusterFS. A file has
+/// both names for a moment. A directory may replace an empty one that another host makes at the same time.
+fn rename_by_link(
+    from_parent: &OwnedFd,
+    from_name: &[u8],
+    to_parent: &OwnedFd,
+    to_name: &[u8],
+) -> rustix::io::Result<()> {
+    /// One at a time, since of two renames of one name both could link it.
+    static RENAMING: Mutex<()> = Mutex::new(());
+    let _turn = RENAMING.lock().unwrap_or_else(PoisonError::into_inner);
+    let source = rustix::fs::statat(from_parent, from_name, AtFlags::SYMLINK_NOFOLLOW)?;
+    if rustix::fs::FileType::from_raw_mode(source.st_mode).is_dir() {
+        return match rustix::fs::statat(to_parent, to_name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(_) => Err(Errno::EXIST),
+            Err(Errno::NOENT) => rustix::fs::renameat(from_parent, from_name, to_parent, to_name),
+            Err(errno) => Err(errno),
+        };
+    }
+    rustix::fs::linkat(from_parent, from_name, to_parent, to_name, AtFlags::empty())?;
+    rustix::fs::unlinkat(from_parent, from_name, AtFlags::empty()).inspect_err(|_| {
+        // Another host renamed or removed it, or forbids this: then nothing was renamed here.
+        let _ = rustix::fs::unlinkat(to_parent, to_name, AtFlags::empty());
+    })
+}
+
 fn remove_from(parent: &OwnedFd, path: &StorePath, recursive: bool) -> Result<()> {
     let name = &*name_of(path)?;
     match rustix::fs::unlinkat(parent, name, AtFlags::empty()) {
@@ -254,5 +282,32 @@ fn remove_from(parent: &OwnedFd, path: &StorePath, recursive: bool) -> Result<()
         // Not a directory after all: the kernel refuses to remove the file itself (immutable).
         Err(Errno::NOTDIR) => fail(ErrorKind::PermissionDenied, "the file is protected from removal"),
         Err(errno) => Err(from_errno(errno)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rename_by_link_takes_a_free_name_and_no_other() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        let parent = OwnedFd::from(File::open(directory.path()).unwrap());
+        let rename = |from: &str, to: &str| rename_by_link(&parent, from.as_bytes(), &parent, to.as_bytes());
+        std::fs::write(at("f"), b"one").unwrap();
+        std::fs::write(at("g"), b"two").unwrap();
+        std::fs::create_dir_all(at("d/e")).unwrap();
+        std::fs::create_dir(at("empty")).unwrap();
+        for (from, to) in [("f", "g"), ("f", "empty"), ("d", "empty"), ("d", "g")] {
+            assert_eq!(rename(from, to), Err(Errno::EXIST), "{from} to {to}");
+        }
+        assert_eq!(rename("d", "d/e/d"), Err(Errno::INVAL));
+        assert_eq!(rename("missing", "new"), Err(Errno::NOENT));
+        rename("f", "new").unwrap();
+        rename("d", "d2").unwrap();
+        assert_eq!(std::fs::read(at("new")).unwrap(), b"one");
+        assert_eq!(std::fs::read(at("g")).unwrap(), b"two");
+        assert!(!at("f").exists() && !at("d").exists() && at("d2/e").exists());
     }
 }

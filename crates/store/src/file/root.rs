@@ -144,6 +144,11 @@ pub(super) fn identity(directory: &OwnedFd) -> Result<(u64, u64)> {
 
 /// An error of the system outside path resolution.
 pub(super) fn from_errno(errno: Errno) -> Error {
+    if errno == Errno::STALE {
+        let why = "stale file handle: another host removed or replaced the file, or its server restarted; \
+                   open it again, or mount the file system again";
+        return Error::new(ErrorKind::Unavailable, why);
+    }
     let text = std::io::Error::from(errno).to_string();
     // Without "(os error 2)", which says nothing beyond the kind.
     let message = text.split(" (os error").next().unwrap_or_default().to_owned();
