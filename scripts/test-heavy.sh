@@ -76,3 +76,4 @@ FLEXRPC_C_CALLS=${CALLS:-1000000} step cargo test --locked --release -p libflexr
 step scripts/test-languages.sh
 step scripts/memcheck.sh
 step scripts/libhdfs-programs.sh "${FORK_ROUNDS:-100}"
+step scripts/test-mpi.sh
