@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # scripts/test-mpi.sh [STORE...]: MPI programs of others use the MPI-IO library, unchanged, on file,
-# kadoop and hdfs: the tests of ROMIO, from Debian's source package of MPICH, compiled with MPICH's
+# kadoop, gateway (of that Kadoop) and hdfs: the tests of ROMIO, from Debian's source package of MPICH, compiled with MPICH's
 # mpicc; and parallel HDF5, which four ranks write and two read, by h5py on OpenMPI.
 # LIBSTRAIT_BUILT=DIR has libstrait.so, strait and with-hdfs, in place of a build. SECONDS_EACH=N.
 # MPI_PROGRAMS="NAME…" picks some of ROMIO's.
@@ -81,18 +81,23 @@ on_store() {
     programs_on "$@"
 }
 
-on_kadoop() {
+# on_cluster kadoop|gateway: a cluster and a gateway in one process.
+on_cluster() {
     rm -rf "$AT/kadoop"
     "$strait" up --data "$AT/kadoop" --listen 127.0.0.1:0 >"$AT/up.log" 2>&1 &
     local server=$! deadline=$((SECONDS + 120))
     # shellcheck disable=SC2064
     trap "kill $server; wait $server || true" EXIT
-    until grep -q 'safe mode has ended' "$AT/up.log"; do
+    until grep -q ' default = ' "$AT/up.log"; do
         kill -0 "$server" && ((SECONDS < deadline)) || { cat "$AT/up.log" >&2; exit 1; }
         sleep 0.2
     done
-    export STRAIT_KADOOP_KEY=$AT/kadoop/kadoop.key
-    on_store kadoop "$(sed -n 's|.*default = \(kadoop://[^/]*\).*|\1|p' "$AT/up.log")"
+    if [[ $1 == gateway ]]; then
+        on_store gateway "strait://$(sed -n 's/^strait .* serves on \(.*\)$/\1/p' "$AT/up.log")"
+    else
+        export STRAIT_KADOOP_KEY=$AT/kadoop/kadoop.key
+        on_store kadoop "$(sed -n 's|.*default = \(kadoop://[^/]*\).*|\1|p' "$AT/up.log")"
+    fi
 }
 
 readonly built=${LIBSTRAIT_BUILT:-${CARGO_TARGET_DIR:-target}/release}
@@ -109,15 +114,15 @@ romio
 compile
 LIBSTRAIT_BUILT=$built MPICC=mpicc.mpich scripts/install-libstrait.sh "$AT/with-mpich"
 LIBSTRAIT_BUILT=$built MPICC=mpicc.openmpi scripts/install-libstrait.sh "$AT/with-openmpi"
-(($#)) || set -- file kadoop hdfs
+(($#)) || set -- file kadoop gateway hdfs
 for store in "$@"; do
     case $store in
         file)
             rm -rf "$AT/data" && mkdir "$AT/data"
             on_store file "file://$AT/data"
             ;;
-        kadoop) (on_kadoop) ;;
+        kadoop | gateway) (on_cluster "$store") ;;
         hdfs) "$built/with-hdfs" "$0" on-hdfs ;;
-        *) echo "test-mpi: no store $store; there are file, kadoop, hdfs" >&2; exit 2 ;;
+        *) echo "test-mpi: no store $store; there are file, kadoop, gateway, hdfs" >&2; exit 2 ;;
     esac
 done

@@ -57,6 +57,8 @@ fn an_installed_library_is_found_by_pkg_config_and_cmake() {
     let mut by_hand = Command::new(user.join("by_hand"));
     by_hand.env("LD_LIBRARY_PATH", prefix.join("lib")).arg(uri("one"));
     assert_eq!(run(&mut by_hand), "hello\n");
+    // It takes the command's variables, so it also says when one is wrong.
+    assert!(!by_hand.env("STRAIT_TIMEOUT", "soon").status().unwrap().success());
     let found = format!("-DCMAKE_PREFIX_PATH={}", prefix.display());
     run(Command::new("cmake").current_dir(&user).args(["-S", ".", "-B", "built", &found]));
     run(Command::new("cmake").current_dir(&user).args(["--build", "built"]));
