@@ -295,14 +295,6 @@ EXPORT int MPI_File_set_view(MPI_File f, MPI_Offset at, MPI_Datatype etype, MPI_
                 : PMPI_File_set_view(f, at, etype, filetype, representation, info);
 }
 
-static MPI_Datatype own_copy(MPI_Datatype type)
-{
-    MPI_Datatype copy = type;
-    if (type != MPI_BYTE)
-        PMPI_Type_dup(type, &copy);
-    return copy;
-}
-
 EXPORT int MPI_File_get_view(MPI_File f, MPI_Offset *at, MPI_Datatype *etype,
                              MPI_Datatype *filetype, char *representation)
 {
@@ -310,8 +302,8 @@ EXPORT int MPI_File_get_view(MPI_File f, MPI_Offset *at, MPI_Datatype *etype,
     if (!file)
         return PMPI_File_get_view(f, at, etype, filetype, representation);
     *at = file->displacement;
-    *etype = own_copy(file->etype);
-    *filetype = own_copy(file->filetype);
+    *etype = type_copy(file->etype);
+    *filetype = type_copy(file->filetype);
     strcpy(representation, "native");
     return MPI_SUCCESS;
 }
@@ -409,4 +401,17 @@ EXPORT int MPI_File_call_errhandler(MPI_File f, int code)
     if (file->errhandler == MPI_ERRORS_ARE_FATAL)
         PMPI_Abort(file->comm, code);
     return MPI_SUCCESS;
+}
+
+/* MPICH's Fortran calls these functions, OpenMPI's calls PMPI_File_*. */
+EXPORT MPI_Fint MPI_File_c2f(MPI_File f)
+{
+    THE(f);
+    return file ? file->number : PMPI_File_c2f(f);
+}
+
+EXPORT MPI_File MPI_File_f2c(MPI_Fint number)
+{
+    MPI_File f = shim_numbered(number);
+    return f != MPI_FILE_NULL ? f : PMPI_File_f2c(number);
 }

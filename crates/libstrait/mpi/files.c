@@ -17,6 +17,8 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct shim_file *open_files;
+/* MPI libraries count theirs from 0. */
+static MPI_Fint next_number = 1 << 30;
 
 struct shim_file *shim_find(MPI_File handle)
 {
@@ -26,6 +28,16 @@ struct shim_file *shim_find(MPI_File handle)
         file = file->next;
     pthread_mutex_unlock(&lock);
     return file;
+}
+
+MPI_File shim_numbered(MPI_Fint number)
+{
+    pthread_mutex_lock(&lock);
+    struct shim_file *file = open_files;
+    while (file != NULL && file->number != number)
+        file = file->next;
+    pthread_mutex_unlock(&lock);
+    return file == NULL ? MPI_FILE_NULL : (MPI_File)(void *)file;
 }
 
 const char *shim_uri(const char *name)
@@ -127,10 +139,8 @@ static void forget(struct shim_file *file)
     pthread_mutex_unlock(&lock);
     if (file->comm != MPI_COMM_NULL)
         PMPI_Comm_free(&file->comm);
-    if (file->etype != MPI_BYTE)
-        PMPI_Type_free(&file->etype);
-    if (file->filetype != MPI_BYTE)
-        PMPI_Type_free(&file->filetype);
+    type_free(&file->etype);
+    type_free(&file->filetype);
     pieces_free(&file->view);
     free(file->uri);
     free(file);
@@ -221,6 +231,7 @@ int shim_open(MPI_Comm comm, const char *uri, int amode, MPI_Info info, MPI_File
         return failed;
     }
     pthread_mutex_lock(&lock);
+    file->number = next_number++;
     file->next = open_files;
     open_files = file;
     pthread_mutex_unlock(&lock);
@@ -280,13 +291,6 @@ int shim_set_size(struct shim_file *file, MPI_Offset size, int only_longer)
     return code;
 }
 
-static MPI_Datatype copy_of(MPI_Datatype type)
-{
-    MPI_Datatype copy = MPI_BYTE;
-    PMPI_Type_dup(type, &copy);
-    return copy;
-}
-
 int shim_set_view(struct shim_file *file, MPI_Offset at, MPI_Datatype etype, MPI_Datatype filetype,
                   const char *representation)
 {
@@ -309,14 +313,12 @@ int shim_set_view(struct shim_file *file, MPI_Offset at, MPI_Datatype etype, MPI
         return code;
     }
     pieces_free(&file->view);
-    if (file->etype != MPI_BYTE)
-        PMPI_Type_free(&file->etype);
-    if (file->filetype != MPI_BYTE)
-        PMPI_Type_free(&file->filetype);
+    type_free(&file->etype);
+    type_free(&file->filetype);
     file->view = view;
     file->displacement = at;
-    file->etype = etype == MPI_BYTE ? MPI_BYTE : copy_of(etype);
-    file->filetype = filetype == MPI_BYTE ? MPI_BYTE : copy_of(filetype);
+    file->etype = type_copy(etype);
+    file->filetype = type_copy(filetype);
     file->etype_size = size;
     file->position = file->ordered = 0;
     return MPI_SUCCESS;

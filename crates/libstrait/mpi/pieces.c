@@ -126,6 +126,20 @@ static int is_named(MPI_Datatype type)
     return combiner == MPI_COMBINER_NAMED;
 }
 
+MPI_Datatype type_copy(MPI_Datatype type)
+{
+    MPI_Datatype copy = type;
+    if (!is_named(type))
+        PMPI_Type_dup(type, &copy);
+    return copy;
+}
+
+void type_free(MPI_Datatype *type)
+{
+    if (!is_named(*type))
+        PMPI_Type_free(type);
+}
+
 /* `of` describes the first of the types that this one is made of. */
 static int append_made(struct pieces *to, int combiner, const int *i, const MPI_Aint *a,
                        const MPI_Datatype *types, const struct pieces *of)
@@ -209,8 +223,7 @@ int pieces_of(MPI_Datatype type, struct pieces *pieces)
             if (!failed)
                 failed = append_made(pieces, combiner, i, a, parts, &of);
             for (int k = 0; k < types; k++)
-                if (!is_named(parts[k]))
-                    PMPI_Type_free(&parts[k]);
+                type_free(&parts[k]);
         }
     }
     pieces_free(&of);

@@ -33,10 +33,14 @@ int pieces_of(MPI_Datatype type, struct pieces *pieces);
 void pieces_free(struct pieces *pieces);
 /* Whether any number of them are one range of bytes. */
 int pieces_dense(const struct pieces *pieces);
+/* A type for its own owner; MPI's named ones have none, and stay as they are. */
+MPI_Datatype type_copy(MPI_Datatype type);
+void type_free(MPI_Datatype *type);
 
 /* An open logical file. */
 struct shim_file {
     struct shim_file *next;
+    MPI_Fint number; /* in Fortran */
     strait_plfs *file;
     char *uri;
     MPI_Comm comm;
@@ -55,6 +59,8 @@ struct shim_file {
 
 /* The logical file of a handle, or NULL if it is the MPI library's. */
 struct shim_file *shim_find(MPI_File handle);
+/* Its handle by the number that it has in Fortran, or MPI_FILE_NULL. */
+MPI_File shim_numbered(MPI_Fint number);
 /* The URI in a name for this library, or NULL. */
 const char *shim_uri(const char *name);
 
