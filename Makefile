@@ -1,5 +1,5 @@
 # The commands of daily work; each sets up what it needs by itself.
-.PHONY: run check test test-languages test-heavy memcheck histories bench lint fmt gen docs fuzz clean install-flexrpc install-libhdfs
+.PHONY: run check test test-languages test-heavy memcheck histories bench lint fmt gen docs fuzz clean install-flexrpc install-libhdfs install-libstrait
 
 # Builds, starts a gateway over Kadoop in ./strait-data, proves it with a round trip
 # from Python, and serves until Ctrl-C. LISTEN=HOST:PORT and DATA=DIR change the defaults.
@@ -61,6 +61,10 @@ PREFIX ?= /usr/local
 # FlexRPC for C programs: library, header, frpcgen, pkg-config and CMake files.
 install-flexrpc:
 	@DESTDIR="$(DESTDIR)" scripts/install-flexrpc.sh "$(PREFIX)"
+
+# Strait for C programs, with pkg-config and CMake files. MPICC=mpicc adds the library for MPI programs.
+install-libstrait:
+	@DESTDIR="$(DESTDIR)" MPICC="$(MPICC)" scripts/install-libstrait.sh "$(PREFIX)"
 
 # Hadoop's C library without a JVM; STUB_JVM=1 adds a libjvm.so for programs that want one.
 install-libhdfs:

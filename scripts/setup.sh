@@ -14,6 +14,7 @@
 #   fuzz    build + a C++ compiler for libFuzzer
 #   memcheck  build + valgrind and what network namespaces take
 #   gluster build + GlusterFS's server, client and libgfapi
+#   mpi     build + MPICH, OpenMPI, and parallel HDF5 for Python
 #   mount   build + fio, and the crates fsx and pjdfstest
 #   bench   test + SunRPC's library and rpcgen, NFS-Ganesha
 #   histories  test
@@ -154,6 +155,8 @@ setup_test() {
     need iproute2 have tc
     need git have git # programs in a mount
     need libnfs-utils have nfs-cp # clients of NFS
+    need mpich have mpirun.mpich
+    need libmpich-dev have mpicc.mpich
     need sqlite3 have sqlite3
     need openssh-server test -x /usr/sbin/sshd # hosts of `strait run`
     need openssh-client have ssh
@@ -238,6 +241,17 @@ setup_mount() {
     have pjdfstest || cargo install --quiet --locked "pjdfstest@$PJDFSTEST_VERSION" >&2
 }
 
+setup_mpi() {
+    need mpich have mpirun.mpich
+    need libmpich-dev have mpicc.mpich
+    need openmpi-bin have mpirun.openmpi
+    need libopenmpi-dev have mpicc.openmpi
+    need python3-mpi4py test -d /usr/lib/python3/dist-packages/mpi4py
+    need python3-h5py-mpi test -d /usr/lib/python3/dist-packages/h5py/_debian_h5py_mpi
+    install_packages
+    setup_build
+}
+
 setup_bench() {
     need nfs-ganesha have ganesha.nfsd
     need nfs-ganesha-vfs test -e /usr/lib/x86_64-linux-gnu/ganesha/libfsalvfs.so
@@ -262,7 +276,7 @@ python_requirements() {
 (($#)) || set -- build
 for group in "$@"; do
     case $group in
-    build | run | power | go | node | test | browser | languages | check | lint | fuzz | memcheck | gluster | mount | bench | histories) "setup_$group" ;;
-    *) die "no group $group; there are build, run, power, go, node, test, browser, languages, check, lint, fuzz, memcheck, gluster, mount, bench, histories" ;;
+    build | run | power | go | node | test | browser | languages | check | lint | fuzz | memcheck | gluster | mpi | mount | bench | histories) "setup_$group" ;;
+    *) die "no group $group; there are build, run, power, go, node, test, browser, languages, check, lint, fuzz, memcheck, gluster, mpi, mount, bench, histories" ;;
     esac
 done

@@ -4,8 +4,8 @@
 # million simulated schedules, and a million thread orders; Kadoop's million schedules, 200 times
 # that one of its processes is killed, and 200 that one or all of its servers lose power; 100 faults
 # of an HDFS in mid-write; pages in a browser, and a minute of a thousand idle clients of HTTP;
-# `make test-languages`, `make memcheck`, and programs of others with our libhdfs. CALLS=N, SEEDS=N,
-# ORDERS=N, KILLS=N, POWER_LOSSES=N, HDFS_KILLS=N and FORK_ROUNDS=N change how many.
+# `make test-languages`, `make memcheck`, and programs of others with our libhdfs and MPI-IO. CALLS=N,
+# SEEDS=N, ORDERS=N, KILLS=N, POWER_LOSSES=N, HDFS_KILLS=N and FORK_ROUNDS=N change how many.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/setup.sh build power browser go gluster
@@ -79,3 +79,4 @@ FLEXRPC_C_CALLS=${CALLS:-1000000} step cargo test --locked --release -p libflexr
 step scripts/test-languages.sh
 step scripts/memcheck.sh
 step scripts/libhdfs-programs.sh "${FORK_ROUNDS:-100}"
+step scripts/test-mpi.sh

@@ -3,6 +3,9 @@
  * A logical file is one that any number of processes write at once, each at any offsets, on any
  * store: file:///DIR/FILE, kadoop://HOST:PORT/FILE, hdfs://HOST:PORT/FILE, strait://HOST:PORT/FILE.
  *
+ * Credentials come from the variables of the command: STRAIT_USER, STRAIT_PASSWORD_FILE,
+ * STRAIT_KADOOP_KEY, STRAIT_TLS_CA and so on.
+ *
  * Functions that fail return -1 (or NULL) and set errno; strait_error() tells more. All functions
  * may be called from any thread. After fork(2) a child may open files, but its parent's open files
  * fail there with EBADF; it may close them, which frees their memory only. The library installs no

@@ -5,6 +5,8 @@
 //!                                  process.rs (the process's own state)
 //! ```
 //!
+//! `mpi/` is a library above it, in C: MPI-IO for programs that don't know of Strait.
+//!
 //! Pointers and errno stay in this file; the others are plain Rust.
 
 #![allow(non_camel_case_types)]

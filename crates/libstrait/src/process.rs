@@ -71,7 +71,7 @@ impl Process {
             return Ok(store.clone());
         }
         // Two threads may both open it. The first one's stays.
-        let opened = strait_store_any::open(uri, &OpenOptions::default()).await?;
+        let opened = strait_store_any::open(uri, &OpenOptions::from_environment(None)?).await?;
         Ok(stores().entry(name).or_insert(opened).clone())
     }
 }
