@@ -14,7 +14,8 @@
 #   fuzz    build + a C++ compiler for libFuzzer
 #   memcheck  build + valgrind and what network namespaces take
 #   mount   build + fio, and the crates fsx and pjdfstest
-#   bench   test + SunRPC's library and rpcgen
+#   bench   test + GNU parallel
+#   slurm   test + Slurm, a cluster of which runs on one host
 #   histories  test
 #
 # Safe to repeat: a second run only looks, in well under a second. Debian
@@ -230,6 +231,17 @@ setup_mount() {
 }
 
 setup_bench() {
+    need parallel have parallel
+    install_packages
+    setup_test
+}
+
+setup_slurm() {
+    need slurmctld test -x /usr/sbin/slurmctld
+    need slurmd test -x /usr/sbin/slurmd
+    need slurm-client have srun
+    need munge test -x /usr/sbin/munged
+    install_packages
     setup_test
 }
 
@@ -250,7 +262,7 @@ python_requirements() {
 (($#)) || set -- build
 for group in "$@"; do
     case $group in
-    build | run | power | go | node | test | browser | languages | check | lint | fuzz | memcheck | mount | bench | histories) "setup_$group" ;;
-    *) die "no group $group; there are build, run, power, go, node, test, browser, languages, check, lint, fuzz, memcheck, mount, bench, histories" ;;
+    build | run | power | go | node | test | browser | languages | check | lint | fuzz | memcheck | mount | bench | slurm | histories) "setup_$group" ;;
+    *) die "no group $group; there are build, run, power, go, node, test, browser, languages, check, lint, fuzz, memcheck, mount, bench, slurm, histories" ;;
     esac
 done
