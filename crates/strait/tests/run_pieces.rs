@@ -19,9 +19,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Stdio;
-use strait_testkit::{MiniHdfs, Process, SmallDisk, eventually, free_port, skip, spawn_bound};
+use strait_testkit::{MiniHdfs, SmallDisk, eventually, skip, spawn_bound};
 use support::{DEADLINE, Gateway, Run, binary, code, command};
-use up::role;
 
 const MIB: usize = 1 << 20;
 const USAGE: i32 = 2;

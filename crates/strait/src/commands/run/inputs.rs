@@ -2,7 +2,7 @@
 
 use super::cut;
 use super::hosts::Hosts;
-use crate::cli::{Launcher, Run, Split};
+use crate::cli::{Run, Split};
 use crate::context::{Context, Place};
 use crate::failure::Failure;
 use crate::tally::Tally;
@@ -29,8 +29,6 @@ pub struct Wanted {
     pub slice: Option<Slice>,
     /// Its place in the order of all inputs, from 1.
     pub sequence: usize,
-    /// The store names hosts that hold it, and commands run on none of them.
-    pub is_elsewhere: bool,
 }
 
 impl Wanted {
@@ -73,7 +71,7 @@ pub async fn find(context: &Context, flags: &Run, tally: &mut Tally) -> Result<F
     };
     let done: HashSet<&str> = finished(&log);
     let is_done = |wanted: &Wanted| !done.is_empty() && done.contains(wanted.title(&flags.command).as_str());
-    let whole = |(uri, sequence)| Wanted { uri, slice: None, sequence, is_elsewhere: false };
+    let whole = |(uri, sequence)| Wanted { uri, slice: None, sequence };
     let asked = uris.into_iter().zip(1..).map(whole);
     // Pieces are known only once their file is located.
     let asked: Vec<Wanted> = asked.filter(|wanted| flags.split.is_some() || !is_done(wanted)).collect();
@@ -99,14 +97,11 @@ pub async fn find(context: &Context, flags: &Run, tally: &mut Tally) -> Result<F
         for (slice, bytes, names) in parts {
             pieces += 1;
             let sequence = if flags.split.is_some() { pieces } else { wanted.sequence };
-            let mut wanted = Wanted { slice, sequence, ..wanted.clone() };
+            let wanted = Wanted { uri: wanted.uri.clone(), slice, sequence };
             if is_done(&wanted) {
                 continue;
             }
-            let places: Vec<usize> = names.iter().filter_map(|name| hosts.number(name, context)).collect();
-            // This host may well be one of them, by another name.
-            let may_be_here = flags.launcher == Launcher::Local;
-            wanted.is_elsewhere = places.is_empty() && !names.is_empty() && !may_be_here;
+            let places = names.iter().filter_map(|name| hosts.number(name, context)).collect();
             found.inputs.push(Input { bytes, hosts: places });
             found.wanted.push(wanted);
         }

@@ -184,7 +184,7 @@ impl<'a> Dispatcher<'a> {
         for act in acts {
             match act {
                 Act::Begin { host, input, is_local, attempt } => {
-                    let Wanted { uri, slice, sequence, .. } = self.wanted[input].clone();
+                    let Wanted { uri, slice, sequence } = self.wanted[input].clone();
                     let command = self.flags.command.clone();
                     let timeout_ms = self.flags.command_timeout.unwrap_or(0) * 1_000;
                     let job = Job { uri, slice, number: sequence, attempt, command, timeout_ms };

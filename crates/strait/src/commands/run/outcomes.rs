@@ -136,8 +136,7 @@ impl Outcomes {
                 self.messages.tell(&Failure::other(format!("{}: {}", state.name, reason(exit))));
             }
         }
-        let is_remote = !attempt.is_local || state.wanted.is_elsewhere;
-        self.remote += usize::from(host.is_some() && is_remote);
+        self.remote += usize::from(!attempt.is_local);
         self.progress.copied(usize::try_from(state.bytes).unwrap_or(usize::MAX));
         self.progress.done();
         if let Some((path, log)) = &mut self.log {
