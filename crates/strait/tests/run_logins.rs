@@ -115,7 +115,8 @@ fn hosts_that_only_a_store_names_get_no_login_unless_the_user_says_so() {
     let (gateway, uri) = with_file();
     let located = gateway.run_with(["--user", "alice", "locate", &uri], b"", &PASSWORD);
     let host = located.text().trim_end().rsplit('\t').next().unwrap().to_owned();
-    run(&gateway, &[], &[&uri, "--", "cat"]).fails(USAGE, &format!("as {host}; choose hosts with --lend-to"));
+    run(&gateway, &[], &[&uri, "--", "cat"])
+        .fails(USAGE, &format!("one is {host}); choose hosts with --lend-to"));
     assert_eq!(run(&gateway, &[], &["--lend-to", "*", &uri, "--", "cat"]).text(), "content\n");
     assert_eq!(
         run(&gateway, &[], &["--lend-to", "x", "--lend-to", &host, &uri, "--", "cat"]).text(),
