@@ -33,7 +33,13 @@ impl Site {
             let put = ["put", "--replication", "1", "-", &rack.uri(&format!("/{number}"))];
             rack.run(put, format!("{number}\n").as_bytes()).ok();
         }
-        Self { slurm, rack }
+        let site = Self { slurm, rack };
+        // Kadoop chooses the nodes; each of the two shall hold a file.
+        while site.node_of(1) == site.node_of(0) {
+            let put = ["put", "-f", "--replication", "1", "-", &site.rack.uri("/1")];
+            site.rack.run(put, b"1\n").ok();
+        }
+        site
     }
 
     fn command(&self, more: &[&str], command: &[&str]) -> Command {

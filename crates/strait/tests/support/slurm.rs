@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
-use strait_testkit::{Process, eventually, free_port};
+use strait_testkit::{Process, eventually, free_port, wait_until};
 use tempfile::TempDir;
 
 /// Names and addresses of its nodes.
@@ -80,5 +80,13 @@ impl Slurm {
         let told =
             Command::new(program).args(words).env("SLURM_CONF", self.configuration()).output().unwrap();
         String::from_utf8(told.stdout).unwrap().lines().map(str::to_owned).collect()
+    }
+}
+
+impl Drop for Slurm {
+    /// While a job completes, its nodes' step daemons would outlive the daemons that they report to.
+    fn drop(&mut self) {
+        self.ask("scancel", &["--me"]);
+        wait_until(DEADLINE, || self.ask("squeue", &["-h"]).is_empty());
     }
 }
