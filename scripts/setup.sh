@@ -16,7 +16,8 @@
 #   gluster build + GlusterFS's server, client and libgfapi
 #   mpi     build + MPICH, OpenMPI, and parallel HDF5 for Python
 #   mount   build + fio, and the crates fsx and pjdfstest
-#   bench   test + SunRPC's library and rpcgen, NFS-Ganesha
+#   bench   test + SunRPC's library and rpcgen, NFS-Ganesha, GNU parallel
+#   slurm   test + Slurm, a cluster of which runs on one host
 #   histories  test
 #
 # Safe to repeat: a second run only looks, in well under a second. Debian
@@ -255,6 +256,16 @@ setup_mpi() {
 setup_bench() {
     need nfs-ganesha have ganesha.nfsd
     need nfs-ganesha-vfs test -e /usr/lib/x86_64-linux-gnu/ganesha/libfsalvfs.so
+    need parallel have parallel
+    install_packages
+    setup_test
+}
+
+setup_slurm() {
+    need slurmctld test -x /usr/sbin/slurmctld
+    need slurmd test -x /usr/sbin/slurmd
+    need slurm-client have srun
+    need munge test -x /usr/sbin/munged
     install_packages
     setup_test
 }
@@ -276,7 +287,7 @@ python_requirements() {
 (($#)) || set -- build
 for group in "$@"; do
     case $group in
-    build | run | power | go | node | test | browser | languages | check | lint | fuzz | memcheck | gluster | mpi | mount | bench | histories) "setup_$group" ;;
-    *) die "no group $group; there are build, run, power, go, node, test, browser, languages, check, lint, fuzz, memcheck, gluster, mpi, mount, bench, histories" ;;
+    build | run | power | go | node | test | browser | languages | check | lint | fuzz | memcheck | gluster | mpi | mount | bench | slurm | histories) "setup_$group" ;;
+    *) die "no group $group; there are build, run, power, go, node, test, browser, languages, check, lint, fuzz, memcheck, gluster, mpi, mount, bench, slurm, histories" ;;
     esac
 done

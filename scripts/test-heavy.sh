@@ -3,12 +3,13 @@
 # FlexRPC's million real calls under faults, a process of a chain struck at each byte of a call, its
 # million simulated schedules, and a million thread orders; Kadoop's million schedules, 200 times
 # that one of its processes is killed, and 200 that one or all of its servers lose power; 100 faults
-# of an HDFS in mid-write; pages in a browser, and a minute of a thousand idle clients of HTTP;
-# `make test-languages`, `make memcheck`, and programs of others with our libhdfs and MPI-IO. CALLS=N,
-# SEEDS=N, ORDERS=N, KILLS=N, POWER_LOSSES=N, HDFS_KILLS=N and FORK_ROUNDS=N change how many.
+# of an HDFS in mid-write; `strait run` on a Slurm cluster; pages in a browser, and a minute of a thousand
+# idle clients of HTTP; `make test-languages`, `make memcheck`, and programs of others with our libhdfs
+# and MPI-IO. CALLS=N, SEEDS=N, ORDERS=N, KILLS=N, POWER_LOSSES=N, HDFS_KILLS=N and FORK_ROUNDS=N change
+# how many.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-scripts/setup.sh build power browser go gluster
+scripts/setup.sh build power browser go gluster slurm
 
 step() {
     printf '\n== %s\n' "$*"
@@ -54,6 +55,7 @@ foreign_stores() {
 step each_crate_alone
 step foreign_stores
 step cargo test --locked -p strait --test rest -- --nocapture --include-ignored pages_of_other_sites
+step cargo test --locked -p strait --test run_slurm -- --nocapture --include-ignored
 CROWD_S=60 step cargo test --locked -p strait --test crowds -- --nocapture
 FLEXRPC_CALLS=${CALLS:-1000000} step flexrpc --test at_most_once
 FLEXRPC_BYTES_APART=1 \

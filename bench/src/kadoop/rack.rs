@@ -155,9 +155,11 @@ fn datanode(directory: &Path, network: &Network, number: usize) -> Result<Proces
     let host = network.host(FIRST_DATANODE + number);
     let (name, listen) = (datanode_name(number), format!("{}:{DATANODE_PORT}", host.address()));
     let namenode = format!("{}:{NAMENODE_PORT}", network.host(NAMENODE).address());
-    let arguments =
-        ["datanode", "--data", &name, "--namenode", &namenode, "--listen", &listen, "--key", "key"];
-    spawn(directory, host, &name, &arguments)
+    // Network namespaces share the host's name, by which no datanode would be found.
+    let address = host.address().to_string();
+    let arguments = ["datanode", "--data", &name, "--namenode", &namenode, "--listen", &listen];
+    let more = ["--key", "key", "--host", &address];
+    spawn(directory, host, &name, &[&arguments[..], &more].concat())
 }
 
 fn spawn(directory: &Path, host: &Host, name: &str, arguments: &[&str]) -> Result<Process> {

@@ -1,5 +1,6 @@
 """The code of README.md runs."""
 
+import os
 import re
 from pathlib import Path
 
@@ -9,7 +10,10 @@ README = Path(__file__).parents[1] / "README.md"
 
 
 def test_the_code_of_the_readme_runs(tmp_path, monkeypatch):
-    gateways.require()
+    gateways.require_command()
+    # The command is found as programs find it.
+    path = f"{gateways.binary().parent}{os.pathsep}{os.environ['PATH']}"
+    monkeypatch.setenv("PATH", path)
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
     with gateways.gateway("file") as gateway:

@@ -16,6 +16,7 @@ use strait_testkit::{eventually, spawn_bound};
 use support::{DEADLINE, Gateway, Run, binary, code, command};
 use up::Up;
 
+const NULL: serde_json::Value = serde_json::Value::Null;
 const INTERRUPTED: i32 = 128 + 2;
 const LOCALLY: [&str; 3] = ["run", "--launcher", "local"];
 
@@ -139,6 +140,30 @@ fn failures_are_told_and_counted_and_leave_the_others_alone() {
     assert_eq!((retried.code, String::from_utf8_lossy(&retried.stdout).as_ref()), (0, "0\n1\n2\n3\n"));
     let missing = run(&gateway, &[], &uris[..1], &["no-such-command"]);
     assert!(missing.code == 1 && missing.stderr.contains("no-such-command"), "{}", missing.stderr);
+}
+
+#[test]
+fn a_program_tells_framed_outputs_apart() {
+    let (gateway, mut uris) = numbered(4);
+    uris.push(gateway.uri("/none"));
+    let script = "read x; echo $x; [ $x != 2 ] || exit 7; [ $x != 3 ] || kill -9 $$";
+    let ran = run(&gateway, &["--framed"], &uris, &["sh", "-c", script]);
+    let (mut rest, mut told) = (ran.stdout.as_slice(), Vec::new());
+    while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+        let header: serde_json::Value = serde_json::from_slice(&rest[..end]).unwrap();
+        let (output, next) = rest[end + 1..].split_at(header["output_bytes"].as_u64().unwrap() as usize);
+        assert_eq!((&header["host"], &header["start"], &header["failure"]), (&":".into(), &NULL, &NULL));
+        let text = |name: &str| header[name].as_str().unwrap().to_owned();
+        let number = |name: &str| header[name].as_i64().unwrap();
+        told.push((text("uri"), number("exit"), number("signal"), output.to_vec()));
+        rest = next;
+    }
+    let ended = |n: usize, exit, signal| (uris[n].clone(), exit, signal, format!("{n}\n").into_bytes());
+    assert_eq!(told, [ended(0, 0, 0), ended(1, 0, 0), ended(2, 7, 0), ended(3, 0, 9)]);
+    // The others' ends are in the frames alone.
+    assert_eq!(ran.code, 2);
+    assert!(ran.stderr.contains("/none") && !ran.stderr.contains("exit code"), "{}", ran.stderr);
+    assert_eq!(run(&gateway, &["--framed", "--tag"], &uris, &["cat"]).code, 2, "not both");
 }
 
 #[test]

@@ -2,6 +2,8 @@
 
 #[path = "support/fleet.rs"]
 mod fleet;
+#[path = "support/rack.rs"]
+mod rack;
 #[path = "support/ssh.rs"]
 mod ssh;
 mod support;
@@ -9,6 +11,7 @@ mod support;
 mod up;
 
 use fleet::fleet;
+use rack::Rack;
 use rustix::process::{Pid, Signal, kill_process};
 use ssh::{HOSTS, Sshd};
 use std::fmt::Write as _;
@@ -16,9 +19,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Stdio;
-use strait_testkit::{MiniHdfs, Process, SmallDisk, eventually, free_port, skip, spawn_bound};
+use strait_testkit::{MiniHdfs, SmallDisk, eventually, skip, spawn_bound};
 use support::{DEADLINE, Gateway, Run, binary, code, command};
-use up::role;
 
 const MIB: usize = 1 << 20;
 const USAGE: i32 = 2;
@@ -42,55 +44,13 @@ fn has_ended(pid: &str) -> bool {
     stat.map_or(true, |stat| stat.contains(") Z "))
 }
 
-/// A namenode, and a datanode on each of the ssh server's addresses.
-struct Rack {
-    dir: tempfile::TempDir,
-    namenode: String,
-    _processes: Vec<Process>,
-}
-
-impl Rack {
-    fn start() -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let namenode = format!("127.0.0.1:{}", free_port());
-        let listen = ["namenode", "--data", "nn", "--listen", &namenode, "--listen-datanodes", "127.0.0.1:0"];
-        let keys = ["--key", "cluster.key", "--key-for-clients", "client.key"];
-        let mut processes = vec![role(dir.path(), "namenode", &[&listen[..], &keys].concat(), &namenode)];
-        for host in HOSTS {
-            let address = format!("{host}:{}", free_port());
-            let args = ["datanode", "--data", host, "--namenode", &namenode, "--listen", &address];
-            let more = ["--key", "cluster.key", "--host", host];
-            processes.push(role(dir.path(), "datanode", &[&args[..], &more].concat(), &address));
-        }
-        let rack = Self { dir, namenode, _processes: processes };
-        eventually("both datanodes are there", DEADLINE, || {
-            let put = ["put", "-f", "--replication", "2", "-", &rack.uri("/probe")];
-            rack.run(put, b"x").code == 0
-                && HOSTS
-                    .iter()
-                    .all(|host| rack.run(["locate", &rack.uri("/probe")], b"").text().contains(host))
-        });
-        rack
-    }
-
-    fn uri(&self, path: &str) -> String {
-        format!("kadoop://{}{path}", self.namenode)
-    }
-
-    fn run<'a>(&self, args: impl IntoIterator<Item = &'a str>, input: &[u8]) -> Run {
-        let mut strait = command(self.dir.path());
-        strait.args(args).env("STRAIT_KADOOP_KEY", self.dir.path().join("client.key"));
-        Run::of(strait, input)
-    }
-}
-
 fn words<'a>(of: &'a [String], more: &'a [&'a str]) -> impl Iterator<Item = &'a str> {
     of.iter().map(String::as_str).chain(more.iter().copied())
 }
 
 #[test]
 fn a_large_file_is_cut_at_its_chunks_and_each_piece_runs_where_it_lies() {
-    let (rack, sshd) = (Rack::start(), Sshd::start());
+    let (rack, sshd) = (Rack::start(&HOSTS), Sshd::start());
     let (content, uri) = (lines(7 * MIB), rack.uri("/large"));
     let put = ["put", "--replication", "1", "--block-size", &MIB.to_string(), "-", &uri];
     rack.run(put, content.as_bytes()).ok();
@@ -135,7 +95,7 @@ fn a_large_file_is_cut_at_its_chunks_and_each_piece_runs_where_it_lies() {
 
 #[test]
 fn if_a_host_is_down_its_pieces_run_where_the_other_replicas_lie() {
-    let (rack, sshd) = (Rack::start(), Sshd::start());
+    let (rack, sshd) = (Rack::start(&HOSTS), Sshd::start());
     let (content, uri) = (lines(3 * MIB), rack.uri("/large"));
     rack.run(["put", "--replication", "2", "--block-size", &MIB.to_string(), "-", &uri], content.as_bytes())
         .ok();

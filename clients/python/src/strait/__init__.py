@@ -8,6 +8,7 @@
 """
 
 from strait._reader import RemoteReader
+from strait._run import PlannedInput, RunResult, RunResults, plan, run
 from strait._types import BlockLocation, Checksum, FileInfo, ServerInfo, StoreInfo, StoreStatus
 from strait._uri import Uri
 from strait._writer import BufferedWriter, RemoteWriter, TextWriter
@@ -50,8 +51,11 @@ __all__ = [
     "NotFound",
     "OutcomeUnknown",
     "PermissionDenied",
+    "PlannedInput",
     "RemoteReader",
     "RemoteWriter",
+    "RunResult",
+    "RunResults",
     "ServerInfo",
     "StoreInfo",
     "StoreStatus",
@@ -63,4 +67,6 @@ __all__ = [
     "Unsupported",
     "Uri",
     "connect",
+    "plan",
+    "run",
 ]

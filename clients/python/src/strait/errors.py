@@ -165,6 +165,11 @@ _CLASSES: tuple[type[StraitError], ...] = (
     Internal,
 )
 _BY_CODE = dict(enumerate(_CLASSES, start=1))
+# The command also has Usage, for a wrong command line, and Other.
+_BY_KIND: dict[str, type[StraitError]] = {cls.kind: cls for cls in _CLASSES} | {
+    "Usage": InvalidArgument,
+    "Other": StraitError,
+}
 
 
 def from_wire(error: Any) -> StraitError:
@@ -174,6 +179,12 @@ def from_wire(error: Any) -> StraitError:
     if cls is StraitError and error.kind:
         native.kind = error.kind  # a newer server's, which this client has no class for
     return native
+
+
+def from_command(told: dict[str, Any]) -> StraitError:
+    """The exception for an error that the command `strait --json` prints."""
+    cls = _BY_KIND.get(told["error"], StraitError)
+    return cls(told["message"], told.get("path"), retry_safe=told["retry_safe"])
 
 
 def no_answer(operation: str, gateway: str, timeout_s: float) -> TimedOut:

@@ -100,6 +100,10 @@ pub struct Run {
     /// Begin each line of output with its input's URI and a tab.
     #[arg(long)]
     pub tag: bool,
+    /// For programs: before each output, print a line of JSON that tells how the command ended, with the
+    /// output's length (output_bytes). Failed commands are told there alone.
+    #[arg(long, conflicts_with = "tag")]
+    pub framed: bool,
     /// Run a command that fails again, up to this many times in all.
     #[arg(long, value_name = "NUMBER", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=100))]

@@ -6,6 +6,7 @@ use crate::failure::Failure;
 use crate::format::escaped;
 use crate::messages::Messages;
 use crate::progress::Progress;
+use serde_json::json;
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal, Read, Seek, SeekFrom, Write};
@@ -23,6 +24,7 @@ const LINE_BYTES: usize = 8 << 10;
 pub struct Outcomes {
     messages: Messages,
     tag: bool,
+    framed: bool,
     unordered: bool,
     log: Option<(PathBuf, File)>,
     inputs: Vec<State>,
@@ -37,12 +39,20 @@ pub struct Outcomes {
 }
 
 struct State {
+    wanted: Wanted,
     name: String,
-    sequence: usize,
     title: String,
     bytes: u64,
-    /// The output, printed once the input is over.
-    output: Option<Spool>,
+    /// Printed once the input is over.
+    ended: Option<Ended>,
+}
+
+/// What is printed of an input.
+#[derive(Default)]
+struct Ended {
+    /// The line of JSON before the output, if there is one.
+    header: Option<String>,
+    output: Spool,
 }
 
 /// A command that runs.
@@ -58,11 +68,11 @@ impl Outcomes {
     /// Nothing has begun.
     pub fn new(flags: &Run, messages: Messages, found: &Found) -> Result<Self, Failure> {
         let state = |(wanted, input): (&Wanted, &Input)| State {
+            wanted: wanted.clone(),
             name: wanted.name(),
-            sequence: wanted.sequence,
             title: wanted.title(&flags.command),
             bytes: input.bytes,
-            output: None,
+            ended: None,
         };
         let inputs: Vec<State> = found.wanted.iter().zip(&found.inputs).map(state).collect();
         let log = flags.joblog.clone().map(|path| open_log(path, flags.resume)).transpose()?;
@@ -72,6 +82,7 @@ impl Outcomes {
         Ok(Self {
             messages,
             tag: flags.tag,
+            framed: flags.framed,
             unordered: flags.unordered,
             log,
             inputs,
@@ -121,7 +132,9 @@ impl Outcomes {
         attempt.tell_line(&state.name);
         if !exit.is_success() {
             self.failed += 1;
-            self.messages.tell(&Failure::other(format!("{}: {}", state.name, reason(exit))));
+            if !self.framed {
+                self.messages.tell(&Failure::other(format!("{}: {}", state.name, reason(exit))));
+            }
         }
         self.remote += usize::from(!attempt.is_local);
         self.progress.copied(usize::try_from(state.bytes).unwrap_or(usize::MAX));
@@ -129,7 +142,7 @@ impl Outcomes {
         if let Some((path, log)) = &mut self.log {
             let runtime = attempt.began.elapsed().unwrap_or_default();
             let entry = Entry {
-                sequence: state.sequence,
+                sequence: state.wanted.sequence,
                 host: host.map_or("", |(_, name)| name),
                 start: attempt.began.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64(),
                 runtime: runtime.min(Duration::from_secs(u32::MAX.into())).as_secs_f64(),
@@ -144,11 +157,13 @@ impl Outcomes {
             log.write_all(format!("{entry}\n").as_bytes())
                 .map_err(|error| Failure::local(error, "write to", path))?;
         }
-        state.output = Some(attempt.output);
+        let host = host.map(|(_, name)| name);
+        let header = self.framed.then(|| header(&state.wanted, host, exit, attempt.output.bytes));
+        state.ended = Some(Ended { header, output: attempt.output });
         if self.unordered {
             return self.print(input);
         }
-        while self.inputs.get(self.next).is_some_and(|state| state.output.is_some()) {
+        while self.inputs.get(self.next).is_some_and(|state| state.ended.is_some()) {
             self.print(self.next)?;
             self.next += 1;
         }
@@ -157,9 +172,13 @@ impl Outcomes {
 
     fn print(&mut self, input: usize) -> Result<(), Failure> {
         let state = &mut self.inputs[input];
-        let output = state.output.replace(Spool::default()).unwrap_or_default();
+        let ended = state.ended.replace(Ended::default()).unwrap_or_default();
         let tag = self.tag.then(|| format!("{}\t", escaped(&state.name)));
-        output.copy_to(&mut io::stdout().lock(), tag.as_deref()).map_err(Failure::output)
+        let mut out = io::stdout().lock();
+        if let Some(header) = ended.header {
+            writeln!(out, "{header}").map_err(Failure::output)?;
+        }
+        ended.output.copy_to(&mut out, tag.as_deref()).map_err(Failure::output)
     }
 
     /// Returns the number of failed inputs. Warns if inputs were read from other hosts.
@@ -189,6 +208,22 @@ impl Attempt {
             self.line.clear();
         }
     }
+}
+
+/// The line before an output. For an input that no host could process, there is no host.
+fn header(wanted: &Wanted, host: Option<&str>, exit: &Exit, output_bytes: u64) -> String {
+    let slice = wanted.slice.as_ref();
+    let header = json!({
+        "uri": wanted.uri,
+        "start": slice.map(|slice| slice.start),
+        "end": slice.map(|slice| slice.end),
+        "host": host,
+        "exit": exit.code,
+        "signal": exit.signal,
+        "failure": exit.failure,
+        "output_bytes": output_bytes,
+    });
+    header.to_string()
 }
 
 fn reason(exit: &Exit) -> String {
