@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """The table of languages in docs/languages.md, from the results of scripts/test-languages.sh.
 
-languages_table.py RESULTS.tsv PAGE [--update]: compares, or rewrites. A line of the results is language, wire,
-store and what was run; only what passed is in it."""
+languages_table.py RESULTS.tsv PAGE [--update]: compares, or rewrites. A line of the results is
+language, wire, store and what was run; only what passed is in it.
+"""
 
 import sys
 from pathlib import Path
@@ -21,9 +22,8 @@ def table(results: str) -> str:
         runs: dict[str, list[str]] = {}
         for store, whats in stores.items():
             runs.setdefault("; ".join(whats), []).append(store)
-        lines += [
-            f"| {language} | {wire} | {', '.join(names)} | {whats} |" for whats, names in runs.items()
-        ]
+        for whats, names in runs.items():
+            lines.append(f"| {language} | {wire} | {', '.join(names)} | {whats} |")
     return "\n".join(lines) + "\n"
 
 
@@ -35,7 +35,7 @@ def main(results: str, page: str, *options: str) -> int:
     if options == ("--update",):
         Path(page).write_text(new)
     elif new != text:
-        print(f"{page} doesn't say what passed: run `make test-languages UPDATE=1`, and look at the changes")
+        print(f"{page} doesn't say what passed: run `make test-languages UPDATE=1`, and look at it")
         return 1
     return 0
 

@@ -7,7 +7,7 @@
 #   go      Go, which is not installed but only looked for
 #   node    Node, which is only looked for, and the client's compiler in clients/node/node_modules
 #   test    run + power + go + node + Java, Maven, pytest, CMake, rpcgen and libtirpc, Thrift's compiler and C++ runtime, curl, wget and aria2
-#   languages  browser + Ruby, Perl, PHP and Erlang with Thrift's runtimes, C#, OCaml, and libraries above fsspec
+#   languages  browser + Ruby, Perl, PHP and Erlang with Thrift's runtimes, C#, and libraries above fsspec
 #   browser test + Chromium, for pages that call a gateway
 #   check   run + rustfmt, clippy, pytest, ruff, mypy
 #   lint    check + go + cargo-deny, clang-format
@@ -185,8 +185,6 @@ setup_languages() {
     need mono-runtime have mono
     need libmono-system-core4.0-cil test -e /usr/lib/mono/4.5/System.Core.dll
     need nuget have nuget
-    need ocaml-nox have ocamlopt
-    need ocaml-findlib have ocamlfind
     install_packages
     python_requirements languages
 }

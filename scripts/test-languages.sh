@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # scripts/test-languages.sh: programs in languages without a library of ours, by Thrift's generators
-# and runtimes; the libraries above fsspec; a job of Spark. Each runs on a directory and on Kadoop.
+# and runtimes; clients in Kotlin, C# and pages; the libraries above fsspec; a job of Spark. Each runs on a directory and on Kadoop.
 # It prints a row for each. STRAIT_BIN names the command; else it is built.
 # scripts/test-languages.sh [LANGUAGE...]: without names, all. Then it also compares the table of docs/languages.md
 # with the results; UPDATE=1 rewrites it.
@@ -56,19 +56,20 @@ while True:
 
 passed=0
 failed=0
-# row LANGUAGE WIRE STORE WHAT COMMAND...: runs it. WHAT is what the table says, or `cases`: as its last line says.
+# row LANGUAGE WIRE STORE WHAT COMMAND...: runs it. WHAT is what the table says; `cases`: as its last line says; or -:
+# it isn't in the table.
 row() {
     local language=$1 wire=$2 store=$3 what=$4 result=passed
     shift 4
     if "$@" >"$work/log" 2>&1; then
         passed=$((passed + 1))
         [[ $what == cases ]] && what=$(sed -n "\$s/^$store: //p" "$work/log")
-        printf '%s\t%s\t%s\t%s\n' "$language" "$wire" "$store" "$what" >>"$work/results.tsv"
+        [[ $what == - ]] || printf '%s\t%s\t%s\t%s\n' "$language" "$wire" "$store" "$what" >>"$work/results.tsv"
     else
         result=failed failed=$((failed + 1))
         cat "$work/log"
     fi
-    printf '%-10s %-14s %-9s %s\n' "$language" "$wire" "$store" "$result"
+    printf '%-22s %-16s %-7s %s\n' "$language" "$wire" "$store" "$result"
 }
 
 # story LANGUAGE WIRE WHAT COMMAND...: on both stores; the last two arguments become PORT and DIRECTORY.
@@ -163,12 +164,13 @@ python_on_kadoop() {
         clients/python/tests/test_conformance.py clients/python/tests/test_fsspec.py
 }
 
+thrift --gen json -out "$work" idl/dfs.thrift
+declare -A ports=([file]=$(free_port) [kadoop]=$(free_port) [pages]=$(free_port))
 # shellcheck source=scripts/languages.sh
 source scripts/languages.sh
-thrift --gen json -out "$work" idl/dfs.thrift
-declare -A ports=([file]=$(free_port) [kadoop]=$(free_port))
-gateway "127.0.0.1:${ports[file]}" serve --store "file://$work/store"
-gateway "127.0.0.1:${ports[kadoop]}" up --data "$work/kadoop"
+pages=(--allow-anonymous --http-origin "http://127.0.0.1:${ports[pages]}")
+gateway "127.0.0.1:${ports[file]}" serve --store "file://$work/store" "${pages[@]}"
+gateway "127.0.0.1:${ports[kadoop]}" up --data "$work/kadoop" "${pages[@]}"
 if wanted ruby || wanted perl || wanted php || wanted erlang; then
     thrift_languages
 fi
@@ -179,16 +181,17 @@ story PHP binary "$calls" php_story
 story Erlang "framed binary" "$calls" erlang_story
 client Kotlin "framed binary" kotlin --no-requests
 client "C#" "framed binary" csharp
+client "JavaScript in Chromium" "binary over HTTP" browser
 if wanted fsspec; then
     python_package
-    story fsspec "framed binary" "pandas, polars, DuckDB, pyarrow, dask" frames
+    story fsspec "framed binary" - frames
 fi
 if wanted spark; then
     java_packages
-    story Spark "framed binary" "a job of Spark" spark_job
+    story Spark "framed binary" - spark_job
 fi
 if wanted python; then
-    row Python "framed binary" kadoop "the shared cases, fsspec's suite" python_on_kadoop
+    row Python "framed binary" kadoop - python_on_kadoop
 fi
 if ((!${#only[@]})); then
     row table - - - .venv/bin/python scripts/languages_table.py "$work/results.tsv" docs/languages.md ${UPDATE:+--update}

@@ -38,9 +38,15 @@ class Pages(BaseHTTPRequestHandler):
         path, _, query = self.path.partition("?")
         if path == "/next":
             request = self.asked.get()
-            self.reply(204 if request is None else 200, request or b"", "application/octet-stream")
+            self.reply(
+                204 if request is None else 200,
+                request or b"",
+                "application/octet-stream",
+            )
         elif path == "/local":
-            self.reply(200, Path(unquote(query)).read_bytes(), "application/octet-stream")
+            self.reply(
+                200, Path(unquote(query)).read_bytes(), "application/octet-stream"
+            )
         elif (file := self.root / path[1:]).suffix in TYPES and file.is_file():
             self.reply(200, file.read_bytes(), TYPES[file.suffix])
         else:
@@ -66,7 +72,7 @@ def relay(source: BinaryIO, target: BinaryIO) -> None:
     while True:
         try:
             request = driver.decoded(source)
-        except Exception:  # the end
+        except EOFError:
             Pages.asked.put(None)
             return
         Pages.asked.put(driver.encoded(request))

@@ -12,7 +12,7 @@ import struct
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Self
 
 import strait
 from strait import errors
@@ -38,7 +38,8 @@ def decoded(source: BinaryIO) -> list[bytes]:
     def exactly(length: int) -> bytes:
         assert length <= MAX_PART, f"a part of {length} bytes"
         data = source.read(length)
-        assert len(data) == length, "the driver ended"
+        if len(data) < length:
+            raise EOFError("the other end closed")
         return data
 
     return [exactly(number()) for _ in range(number())]
@@ -73,7 +74,9 @@ class Driver:
         raise failure
 
 
-def process(command: list[str], log: BinaryIO) -> tuple[Driver, subprocess.Popen[bytes]]:
+def process(
+    command: list[str], log: BinaryIO
+) -> tuple[Driver, subprocess.Popen[bytes]]:
     """A driver that this command starts; it ends with its standard input."""
     child = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
@@ -116,12 +119,14 @@ class File:
 
     _numbers = iter(range(1 << 30))
 
-    def __init__(self, driver: Driver, path: str, mode: str, permission: int | None) -> None:
+    def __init__(
+        self, driver: Driver, path: str, mode: str, permission: int | None
+    ) -> None:
         self._driver, self._name = driver, str(next(File._numbers))
         driver("open", self._name, path, mode, permission)
         self.raw = self
 
-    def __enter__(self) -> "File":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *failure: object) -> None:
@@ -152,7 +157,9 @@ class File:
 class Client:
     """A driver's client, with the names of the Python client that the cases use."""
 
-    def __init__(self, driver: Driver, name: str, address: str, timeout_ms: int = 120_000) -> None:
+    def __init__(
+        self, driver: Driver, name: str, address: str, timeout_ms: int = 120_000
+    ) -> None:
         self.driver, self.name = driver, name
         (capabilities,) = driver("connect", name, address, timeout_ms)
         self.capabilities = frozenset(capabilities.decode().split(","))
@@ -178,7 +185,9 @@ class Client:
     def scandir(self, path: str, page_size: int | None = None) -> Iterator[Entry]:
         return (Entry(name.decode()) for name in self.driver("list", path, page_size))
 
-    def makedirs(self, path: str, permission: int | None = None, exist_ok: bool = True) -> None:
+    def makedirs(
+        self, path: str, permission: int | None = None, exist_ok: bool = True
+    ) -> None:
         assert exist_ok
         self.driver("mkdirs", path, permission)
 
@@ -210,7 +219,9 @@ class Client:
     def put(self, local: Path, path: str, overwrite: bool) -> None:
         self.driver("put", local, path, overwrite)
 
-    def locate(self, path: str, offset: int = 0, length: int | None = None) -> list[Block]:
+    def locate(
+        self, path: str, offset: int = 0, length: int | None = None
+    ) -> list[Block]:
         numbers = map(int, self.driver("locate", path, offset, length))
         return [Block(*block) for block in zip(numbers, numbers, numbers, strict=True)]
 

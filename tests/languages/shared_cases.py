@@ -25,7 +25,6 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "clients/python/tests"))
 import cases
 import driver
 import faults
-
 import strait
 
 TIMEOUT_MS = 1500
@@ -35,19 +34,31 @@ SILENCE_LIMIT_S = 10
 GONE_LIMIT_S = 15
 # A connection passes on so many bytes each way, then it is cut: within frames, at other places each time.
 CUT_AFTER = (1_700_001, 2_000_003, 1_900_027)
-CODES = {"bool": 2, "i16": 6, "i32": 8, "i64": 10, "string": 11, "binary": 11, "enum": 8}
+CODES = {
+    "bool": 2,
+    "i16": 6,
+    "i32": 8,
+    "i64": 10,
+    "string": 11,
+    "binary": 11,
+    "enum": 8,
+}
 
 
 class Schema:
     def __init__(self, path: Path) -> None:
         document = json.loads(path.read_text())
-        self._structs = {struct["name"]: struct["fields"] for struct in document["structs"]}
+        self._structs = {
+            struct["name"]: struct["fields"] for struct in document["structs"]
+        }
         (service,) = [one for one in document["services"] if one["name"] == "DfsV2"]
         self._methods = {one["name"]: one for one in service["functions"]}
 
     def request(self, method: str) -> dict[str, Any]:
         (argument,) = self._methods[method]["arguments"]
-        return {field["name"]: field for field in self._structs[argument["type"]["class"]]}
+        return {
+            field["name"]: field for field in self._structs[argument["type"]["class"]]
+        }
 
     def reply(self, method: str) -> dict[int, Any]:
         reply = self._methods[method]["returnType"]["class"]
@@ -102,12 +113,21 @@ def check_uris(call: driver.Driver) -> int:
             except strait.StraitError as failure:
                 assert failure.kind == case["error"], f"{case}: {failure}"
                 assert case.get("says", "") in str(failure), f"{case}: {failure}"
-                assert "password" not in str(failure).replace("user and password", ""), case
+                assert "password" not in str(failure).replace(
+                    "user and password", ""
+                ), case
             else:
                 raise AssertionError(f"{case} succeeded")
         else:
-            host, port, store, path = (part.decode() for part in call("uri", case["uri"]))
-            parts = {"host": host, "port": int(port), "store": store or None, "path": path}
+            host, port, store, path = (
+                part.decode() for part in call("uri", case["uri"])
+            )
+            parts = {
+                "host": host,
+                "port": int(port),
+                "store": store or None,
+                "path": path,
+            }
             assert {"uri": case["uri"], **parts} == case, parts
     return len(document["uris"])
 
@@ -133,7 +153,9 @@ class CuttingProxy:
                 client, _ = self._listener.accept()
                 gateway = socket.create_connection(("127.0.0.1", self._target))
                 for ends in ((client, gateway), (gateway, client)):
-                    threading.Thread(target=self._forward, args=ends, daemon=True).start()
+                    threading.Thread(
+                        target=self._forward, args=ends, daemon=True
+                    ).start()
 
     def _forward(self, source: socket.socket, target: socket.socket) -> None:
         left = CUT_AFTER[self.cuts % len(CUT_AFTER)]
@@ -233,7 +255,9 @@ def main(arguments: list[str]) -> int:
         call, child = driver.process(command, log)
         try:
             for case in cases.load():
-                if not requests and any(step["op"] == "request" for step in case["steps"]):
+                if not requests and any(
+                    step["op"] == "request" for step in case["steps"]
+                ):
                     skipped["requests below the client"] += 1
                     continue
                 run = Run(call, address, schema)
@@ -266,8 +290,10 @@ def main(arguments: list[str]) -> int:
             except Exception:
                 child.kill()
                 raise
-    reasons = "".join(f", {count} for lack of {name}" for name, count in sorted(skipped.items()))
-    print(f"{store}: {ran} cases run, {failed} failed, {sum(skipped.values())} skipped{reasons}; {uris} URIs, 6 faults")
+    lacks = ", ".join(f"{count} {name}" for name, count in sorted(skipped.items()))
+    without = f" (skipped for lack of: {lacks})" if lacks else ""
+    failures = f", {failed} failed" if failed else ""
+    print(f"{store}: {ran} shared cases{without}{failures}, {uris} URIs, 6 faults")
     return failed
 
 
