@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # scripts/test-languages.sh: programs in languages without a library of ours, by Thrift's generators
-# and runtimes; the libraries above fsspec; a job of Spark. Each runs on a directory and on Kadoop.
+# and runtimes; clients in Kotlin, C# and pages; the libraries above fsspec; a job of Spark. Each runs on a directory and on Kadoop.
 # It prints a row for each. STRAIT_BIN names the command; else it is built.
+# scripts/test-languages.sh [LANGUAGE...]: without names, all. Then it also compares the table of docs/languages.md
+# with the results; UPDATE=1 rewrites it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/setup.sh languages
@@ -14,6 +16,8 @@ fi
 work=$target/languages
 rm -rf "$work"
 mkdir -p "$work"/{rb,perl,php,erl,ebin,store,sources}
+only=("$@")
+wanted() { ((!${#only[@]})) || [[ " ${only[*]} " == *" $1 "* ]]; }
 
 gateways=()
 end_gateways() {
@@ -50,15 +54,46 @@ while True:
     break'
 }
 
+passed=0
 failed=0
-# story LANGUAGE WIRE COMMAND...: on both stores; the last two arguments become PORT and DIRECTORY.
+# row LANGUAGE WIRE STORE WHAT COMMAND...: runs it. WHAT is what the table says; `cases`: as its last line says; or -:
+# it isn't in the table.
+row() {
+    local language=$1 wire=$2 store=$3 what=$4 result=passed
+    shift 4
+    if "$@" >"$work/log" 2>&1; then
+        passed=$((passed + 1))
+        [[ $what == cases ]] && what=$(sed -n "\$s/^$store: //p" "$work/log")
+        [[ $what == - ]] || printf '%s\t%s\t%s\t%s\n' "$language" "$wire" "$store" "$what" >>"$work/results.tsv"
+    else
+        result=failed failed=$((failed + 1))
+        cat "$work/log"
+    fi
+    printf '%-22s %-16s %-7s %s\n' "$language" "$wire" "$store" "$result"
+}
+
+# story LANGUAGE WIRE WHAT COMMAND...: on both stores; the last two arguments become PORT and DIRECTORY.
 story() {
-    local language=$1 wire=$2 store result
-    shift 2
+    local language=$1 wire=$2 what=$3 store
+    shift 3
+    wanted "${language,,}" || return 0
     for store in file kadoop; do
-        result=passed
-        "$@" "${ports[$store]}" "/story-$RANDOM" >"$work/log" 2>&1 || { result=failed failed=$((failed + 1)); cat "$work/log"; }
-        printf '%-8s %-14s %-7s %s\n' "$language" "$wire" "$store" "$result"
+        row "$language" "$wire" "$store" "$what" "$@" "${ports[$store]}" "/story-$RANDOM"
+    done
+}
+
+# client LANGUAGE WIRE FLAG...: a client with a driver of the shared cases, and the code of its page against the
+# installed package. scripts/languages.sh has NAME_build, which sets the driver's command, and NAME_quick_start.
+client() {
+    local language=$1 wire=$2 name=$3 store
+    local -n driver=${name}_driver
+    shift 3
+    wanted "$name" || return 0
+    "${name}_build"
+    for store in file kadoop; do
+        row "$language" "$wire" "$store" cases .venv/bin/python tests/languages/shared_cases.py \
+            "$@" "127.0.0.1:${ports[$store]}" "$store" "$work/dfs.json" "${driver[@]}"
+        row "$language" "$wire" "$store" "its page's code" "${name}_quick_start" "127.0.0.1:${ports[$store]}"
     done
 }
 
@@ -98,32 +133,68 @@ ruby_story() { ruby -I "$work/rb" tests/languages/story.rb 127.0.0.1 "$@"; }
 perl_story() { perl -I "$work/perl" tests/languages/story.pl 127.0.0.1 "$@"; }
 erlang_story() { erl -noshell -pa "$work/ebin" -run story main 127.0.0.1 "$@"; }
 
-for language in rb perl php erl; do
-    thrift --gen "$language" -out "$work/$language" idl/dfs.thrift
-done
-erlang_runtime
-# The client as users install it, with its entry point; the libraries from .venv.
-python3 -m venv "$work/venv"
-"$work/venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps ./clients/python
-site=$("$work/venv/bin/python" -c 'import site; print(site.getsitepackages()[0])')
-# Behind its own, so that the installed client comes first.
-.venv/bin/python -c 'import site; print(site.getsitepackages()[0])' >"$site/zz-libraries.pth"
-mvn -q -B -f clients/java/pom.xml -Dmaven.test.skip=true install
-mvn -q -B -f clients/java/hadoop/pom.xml -Dmaven.test.skip=true install
-mvn -q -B -f tests/languages/spark/pom.xml dependency:build-classpath "-Dmdep.outputFile=$work/spark-classes"
-javac -cp "$(cat "$work/spark-classes")" -d "$work/spark" tests/languages/spark/SparkJob.java
+thrift_languages() {
+    local language
+    for language in rb perl php erl; do
+        thrift --gen "$language" -out "$work/$language" idl/dfs.thrift
+    done
+    erlang_runtime
+}
 
-declare -A ports=([file]=$(free_port) [kadoop]=$(free_port))
-gateway "127.0.0.1:${ports[file]}" serve --store "file://$work/store"
-gateway "127.0.0.1:${ports[kadoop]}" up --data "$work/kadoop"
-story Ruby binary ruby_story
-story Perl binary perl_story
-story PHP binary php_story
-story Erlang framed-binary erlang_story
-story fsspec framed-binary frames
-story Spark framed-binary spark_job
+java_packages() {
+    mvn -q -B -f clients/java/pom.xml -Dmaven.test.skip=true install
+    mvn -q -B -f clients/java/hadoop/pom.xml -Dmaven.test.skip=true install
+    mvn -q -B -f tests/languages/spark/pom.xml dependency:build-classpath "-Dmdep.outputFile=$work/spark-classes"
+    javac -cp "$(cat "$work/spark-classes")" -d "$work/spark" tests/languages/spark/SparkJob.java
+}
+
+# The client as users install it, with its entry point; the libraries from .venv.
+python_package() {
+    local site
+    python3 -m venv "$work/venv"
+    "$work/venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps ./clients/python
+    site=$("$work/venv/bin/python" -c 'import site; print(site.getsitepackages()[0])')
+    # Behind its own, so that the installed client comes first.
+    .venv/bin/python -c 'import site; print(site.getsitepackages()[0])' >"$site/zz-libraries.pth"
+}
+
 # On Kadoop, too: the shared cases in Python, and fsspec's suite.
-STRAIT_BIN=$STRAIT_BIN STRAIT_TEST_GATEWAY=127.0.0.1:${ports[kadoop]} .venv/bin/python -m pytest -q \
-    clients/python/tests/test_conformance.py clients/python/tests/test_fsspec.py
-printf '%d passed, %d failed\n' $((12 - failed)) "$failed"
+python_on_kadoop() {
+    STRAIT_BIN=$STRAIT_BIN STRAIT_TEST_GATEWAY=127.0.0.1:${ports[kadoop]} .venv/bin/python -m pytest -q \
+        clients/python/tests/test_conformance.py clients/python/tests/test_fsspec.py
+}
+
+thrift --gen json -out "$work" idl/dfs.thrift
+declare -A ports=([file]=$(free_port) [kadoop]=$(free_port) [pages]=$(free_port))
+# shellcheck source=scripts/languages.sh
+source scripts/languages.sh
+pages=(--allow-anonymous --http-origin "http://127.0.0.1:${ports[pages]}")
+gateway "127.0.0.1:${ports[file]}" serve --store "file://$work/store" "${pages[@]}"
+gateway "127.0.0.1:${ports[kadoop]}" up --data "$work/kadoop" "${pages[@]}"
+if wanted ruby || wanted perl || wanted php || wanted erlang; then
+    thrift_languages
+fi
+calls="calls of 2009 and of today, typed errors"
+story Ruby binary "$calls" ruby_story
+story Perl binary "$calls" perl_story
+story PHP binary "$calls" php_story
+story Erlang "framed binary" "$calls" erlang_story
+client Kotlin "framed binary" kotlin --no-requests
+client "C#" "framed binary" csharp
+client "JavaScript in Chromium" "binary over HTTP" browser
+if wanted fsspec; then
+    python_package
+    story fsspec "framed binary" - frames
+fi
+if wanted spark; then
+    java_packages
+    story Spark "framed binary" - spark_job
+fi
+if wanted python; then
+    row Python "framed binary" kadoop - python_on_kadoop
+fi
+if ((!${#only[@]})); then
+    row table - - - .venv/bin/python scripts/languages_table.py "$work/results.tsv" docs/languages.md ${UPDATE:+--update}
+fi
+printf '%d passed, %d failed\n' "$passed" "$failed"
 ((!failed))

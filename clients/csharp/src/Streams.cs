@@ -1,0 +1,246 @@
+using System;
+using System.IO;
+using System.Linq;
+
+namespace StraitFs
+{
+    /// <summary>An open file to read: a stream that seeks. ReadAt serves any number of threads.</summary>
+    public sealed class StraitReader : Stream
+    {
+        // One request's: sequential reads of small pieces are served from it.
+        private const int ChunkBytes = 1 << 20;
+
+        private readonly Session session;
+        private readonly string path;
+        private readonly object reopening = new object();
+        private long handle, incarnation, length, position;
+        private byte[] identity;
+        private byte[] ahead = new byte[0];
+        private long aheadAt;
+        private bool closed;
+
+        internal StraitReader(Session session, string path)
+        {
+            this.session = session;
+            this.path = path;
+            Open();
+        }
+
+        private void Open()
+        {
+            var reply = session.Call("openFile", new Fields().Text(2, path), path);
+            handle = reply.Long(1);
+            length = reply.Long(2);
+            identity = reply.Bytes(3);
+            incarnation = session.Incarnation;
+        }
+
+        public override bool CanRead => !closed;
+        public override bool CanSeek => !closed;
+        public override bool CanWrite => false;
+        public override long Length => length;
+        public override long Position { get => position; set => Seek(value, SeekOrigin.Begin); }
+
+        public override int Read(byte[] buffer, int offset, int count)
+        {
+            if (closed) throw new ObjectDisposedException(path);
+            if (count == 0) return 0;
+            var from = position - aheadAt;
+            if (from < 0 || from >= ahead.Length)
+            {
+                ahead = Fetch(position, ChunkBytes);
+                aheadAt = position;
+                from = 0;
+            }
+            var taken = (int)Math.Min(count, ahead.Length - from);
+            Buffer.BlockCopy(ahead, (int)from, buffer, offset, taken);
+            position += taken;
+            return taken;
+        }
+
+        /// <summary>Reads from an offset, up to so many bytes; fewer at the end of the file. The position stays.</summary>
+        public byte[] ReadAt(long offset, int count)
+        {
+            if (offset < 0 || count < 0) throw Errors.Of(ErrorKind.InvalidArgument, "a negative offset or length", path);
+            var target = new MemoryStream();
+            while (target.Length < count)
+            {
+                var part = Fetch(offset + target.Length, (int)Math.Min(count - target.Length, ChunkBytes));
+                if (part.Length == 0) break;
+                target.Write(part, 0, part.Length);
+            }
+            return target.ToArray();
+        }
+
+        private byte[] Fetch(long offset, int count)
+        {
+            count = Math.Min(count, session.MaxChunkBytes);
+            var used = handle;
+            try
+            {
+                return Range(used, offset, count);
+            }
+            catch (Exception failure) when (failure is IStraitFailure)
+            {
+                var kind = ((IStraitFailure)failure).Kind;
+                if (closed || kind != ErrorKind.InvalidArgument && kind != ErrorKind.NotFound && kind != ErrorKind.Unauthenticated) throw;
+                lock (reopening)
+                {
+                    if (used == handle && incarnation == session.Incarnation && kind != ErrorKind.NotFound) throw;
+                    if (used == handle) Reopen();
+                }
+                return Range(handle, offset, count);
+            }
+        }
+
+        private void Reopen()
+        {
+            var (before, known) = (length, identity);
+            Open();
+            var isOther = known != null && identity != null && !known.SequenceEqual(identity);
+            if (isOther || length < before)
+                throw Errors.Of(ErrorKind.Unavailable, "the file was replaced while it was read", path);
+        }
+
+        private byte[] Range(long used, long offset, int count) =>
+            session.Call("readRange", new Fields().I64(2, used).I64(3, offset).I32(4, count), path).Bytes(1) ?? new byte[0];
+
+        public override long Seek(long offset, SeekOrigin origin)
+        {
+            var target = offset + (origin == SeekOrigin.Begin ? 0 : origin == SeekOrigin.Current ? position : length);
+            if (target < 0) throw Errors.Of(ErrorKind.InvalidArgument, "a position before the file's beginning", path);
+            return position = target;
+        }
+
+        protected override void Dispose(bool disposing)
+        {
+            if (disposing && !closed)
+            {
+                closed = true;
+                session.Tidy("closeFile", new Fields().I64(4, handle));
+            }
+            base.Dispose(disposing);
+        }
+
+        public override void Flush() { }
+        public override void SetLength(long value) => throw new NotSupportedException();
+        public override void Write(byte[] buffer, int offset, int count) => throw new NotSupportedException();
+    }
+
+    /// <summary>
+    /// An open file to write at its end, for one thread at a time. After NoSpace and Unavailable it is still open: it
+    /// keeps the bytes that the gateway hasn't taken, and sends them again with the next call.
+    /// </summary>
+    public sealed class StraitWriter : Stream
+    {
+        private readonly Session session;
+        private readonly string path;
+        private readonly long handle, incarnation;
+        private readonly byte[] pending;
+        private int filled;
+        private long sent;
+        private bool closed;
+        private Exception failed;
+
+        internal StraitWriter(Session session, string method, Fields request, string path)
+        {
+            this.session = session;
+            this.path = path;
+            var reply = session.Call(method, request, path, changes: true);
+            handle = reply.Long(1);
+            sent = reply.Long(2);
+            incarnation = session.Incarnation;
+            pending = new byte[session.MaxChunkBytes];
+        }
+
+        public override bool CanRead => false;
+        public override bool CanSeek => false;
+        public override bool CanWrite => !closed;
+
+        /// <summary>The file's length, with all bytes written here.</summary>
+        public override long Length => sent + filled;
+
+        public override long Position { get => sent + filled; set => throw new NotSupportedException(); }
+
+        /// <summary>A write of up to 1 MiB that fails has taken nothing; Position tells what a longer one has taken.</summary>
+        public override void Write(byte[] buffer, int offset, int count)
+        {
+            if (closed) throw failed ?? new ObjectDisposedException(path);
+            while (count > 0)
+            {
+                if (filled + Math.Min(count, pending.Length) > pending.Length) Send();
+                var taken = Math.Min(count, pending.Length - filled);
+                Buffer.BlockCopy(buffer, offset, pending, filled, taken);
+                filled += taken;
+                offset += taken;
+                count -= taken;
+            }
+        }
+
+        private void Send()
+        {
+            if (filled == 0) return;
+            var data = pending;
+            if (filled < data.Length) Array.Copy(pending, data = new byte[filled], filled);
+            var request = new Fields().I64(4, handle).I64(5, sent).Bytes(6, data);
+            Guarded(() => session.Call("appendData", request, path, changes: true));
+            sent += filled;
+            filled = 0;
+        }
+
+        /// <summary>After NoSpace and Unavailable the file goes on; after other errors it is over.</summary>
+        private Fields Guarded(Func<Fields> call)
+        {
+            if (closed) throw failed ?? new ObjectDisposedException(path);
+            try
+            {
+                return call();
+            }
+            catch (Exception failure) when (failure is IStraitFailure)
+            {
+                var kind = ((IStraitFailure)failure).Kind;
+                if (kind == ErrorKind.NoSpace || kind == ErrorKind.Unavailable) throw;
+                closed = true;
+                var isGone = kind == ErrorKind.Unauthenticated || kind == ErrorKind.InvalidArgument && incarnation != session.Incarnation;
+                failed = isGone ? Errors.Of(ErrorKind.OutcomeUnknown, "the session ended while the file was written", path) : failure;
+                if (!isGone) throw;
+                throw failed;
+            }
+        }
+
+        /// <summary>Makes the written bytes visible to readers who open the file afterwards.</summary>
+        public override void Flush() => Flush(1);
+
+        /// <summary>Puts the written bytes on stable storage.</summary>
+        public void Sync() => Flush(2);
+
+        private void Flush(int mode)
+        {
+            Send();
+            Guarded(() => session.Call("flushFile", new Fields().I64(2, handle).I32(3, mode), path));
+        }
+
+        /// <summary>Gives the file up: what was flushed stays, other bytes may be lost.</summary>
+        public void Abandon()
+        {
+            if (!closed) session.Tidy("closeFile", new Fields().I64(4, handle).Bool(5, true), changes: true);
+            closed = true;
+        }
+
+        /// <summary>Puts all bytes on stable storage. After NoSpace and Unavailable it may be repeated.</summary>
+        protected override void Dispose(bool disposing)
+        {
+            if (disposing && !closed)
+            {
+                Send();
+                Guarded(() => session.Call("closeFile", new Fields().I64(4, handle), path, changes: true));
+                closed = true;
+            }
+            base.Dispose(disposing);
+        }
+
+        public override int Read(byte[] buffer, int offset, int count) => throw new NotSupportedException();
+        public override long Seek(long offset, SeekOrigin origin) => throw new NotSupportedException();
+        public override void SetLength(long value) => throw new NotSupportedException();
+    }
+}

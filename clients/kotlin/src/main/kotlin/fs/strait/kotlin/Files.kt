@@ -1,0 +1,117 @@
+package fs.strait.kotlin
+
+import fs.strait.client.StraitChannel
+import fs.strait.client.StraitOutputStream
+import java.io.InputStream
+import java.io.InterruptedIOException
+import java.nio.ByteBuffer
+import kotlin.coroutines.coroutineContext
+import kotlinx.coroutines.CoroutineDispatcher
+import kotlinx.coroutines.NonCancellable
+import kotlinx.coroutines.ensureActive
+import kotlinx.coroutines.flow.Flow
+import kotlinx.coroutines.flow.flow
+import kotlinx.coroutines.runInterruptible
+import kotlinx.coroutines.sync.Mutex
+import kotlinx.coroutines.sync.withLock
+import kotlinx.coroutines.withContext
+
+/** Runs work that waits, on a thread that may; cancelling interrupts it. */
+internal suspend fun <T> blocking(dispatcher: CoroutineDispatcher, work: () -> T): T =
+    try {
+        runInterruptible(dispatcher, work)
+    } catch (interrupted: InterruptedIOException) {
+        coroutineContext.ensureActive()
+        throw interrupted
+    }
+
+/** An open file to read: onwards by one coroutine at a time, and anywhere by several. */
+public class StraitReader internal constructor(
+    private val stream: InputStream,
+    private val openChannel: () -> StraitChannel,
+    private val dispatcher: CoroutineDispatcher,
+) {
+    private val opening = Mutex()
+    private var channel: StraitChannel? = null
+
+    /** Reads on, up to [length] bytes; fewer at the end of the file, none behind it. */
+    public suspend fun read(length: Int): ByteArray = blocking(dispatcher) { stream.readNBytes(length) }
+
+    /** Reads on to the end. */
+    public suspend fun readAll(): ByteArray = blocking(dispatcher) { stream.readAllBytes() }
+
+    /** Reads from [offset], up to [length] bytes; the position stays. */
+    public suspend fun readAt(offset: Long, length: Int): ByteArray {
+        val source = opening.withLock {
+            channel ?: blocking(dispatcher, openChannel).also { channel = it }
+        }
+        return blocking(dispatcher) {
+            val buffer = ByteBuffer.allocate(length)
+            while (buffer.hasRemaining() && source.read(buffer, offset + buffer.position()) > 0) Unit
+            buffer.array().copyOf(buffer.position())
+        }
+    }
+
+    /** The rest of the file in pieces; closes nothing. */
+    public fun pieces(size: Int = 1 shl 20): Flow<ByteArray> = flow {
+        while (true) {
+            val piece = read(size)
+            if (piece.isEmpty()) break
+            emit(piece)
+        }
+    }
+
+    /** Closes the file, also in a cancelled coroutine. */
+    public suspend fun close(): Unit = withContext(NonCancellable) {
+        blocking(dispatcher) {
+            stream.use { channel?.close() }
+        }
+    }
+}
+
+/** Calls [work], and closes the file. */
+public suspend inline fun <T> StraitReader.use(work: (StraitReader) -> T): T =
+    try {
+        work(this)
+    } finally {
+        close()
+    }
+
+/** An open file to write at its end, for one coroutine at a time. */
+public class StraitWriter internal constructor(
+    private val stream: StraitOutputStream,
+    private val dispatcher: CoroutineDispatcher,
+) {
+    /** The file's length, with all bytes written here. */
+    public val position: Long get() = stream.position()
+
+    /** Writes bytes. Several requests are in flight: an error may surface at a later call, at [close] at the latest. */
+    public suspend fun write(bytes: ByteArray): Unit = blocking(dispatcher) { stream.write(bytes) }
+
+    /** Writes text in UTF-8. */
+    public suspend fun write(text: String): Unit = write(text.encodeToByteArray())
+
+    /** Makes the written bytes visible to readers who open the file afterwards. */
+    public suspend fun flush(): Unit = blocking(dispatcher) { stream.flush() }
+
+    /** Puts the written bytes on stable storage. */
+    public suspend fun sync(): Unit = blocking(dispatcher) { stream.sync() }
+
+    /** Puts all bytes on stable storage, and ends the file. After `NO_SPACE` and `UNAVAILABLE` it may be repeated. */
+    public suspend fun close(): Unit = blocking(dispatcher) { stream.close() }
+
+    /** Gives the file up: what was flushed stays, other bytes may be lost. Works in a cancelled coroutine, too. */
+    public suspend fun abandon(): Unit = withContext(NonCancellable) { blocking(dispatcher) { stream.abandon() } }
+}
+
+/** Calls [work], and closes the file; if [work] fails or is cancelled, gives the file up. */
+public suspend inline fun <T> StraitWriter.use(work: (StraitWriter) -> T): T {
+    val result = try {
+        work(this)
+    } catch (failure: Throwable) {
+        abandon()
+        throw failure
+    }
+    close()
+    return result
+}
