@@ -21,7 +21,9 @@ readonly PROGRAMS=(simple:2 async:2 async-multiple:2 atomicity:2 coll_test:4 exc
 romio() {
     [[ -d $AT/mpich/src ]] && return
     mkdir -p "$AT/lists/partial" "$AT/download" "$AT/mpich"
-    echo "deb-src http://deb.debian.org/debian $(. /etc/os-release && echo "$VERSION_CODENAME") main" >"$AT/sources.list"
+    # From the same places as this machine's packages.
+    apt-get indextargets --format 'deb-src $(SITE) $(CODENAME) $(COMPONENT)' \
+        'Created-By: Packages' 'Origin: Debian' | sort -u >"$AT/sources.list"
     local options=(-qq -o "Dir::Etc::sourcelist=$AT/sources.list" -o Dir::Etc::sourceparts=-
         -o "Dir::State::lists=$AT/lists" -o APT::Sandbox::User=root)
     apt-get "${options[@]}" update
