@@ -56,6 +56,14 @@ impl Client {
         (self.task, self.wake) = (task, None);
     }
 
+    /// The mutation under way, or the last life's one with an unknown outcome.
+    pub fn changes(&self) -> Option<&Mutation> {
+        match &self.task {
+            Task::Asking { mutation, .. } => Some(mutation),
+            _ => self.unsure.as_ref(),
+        }
+    }
+
     pub fn describe(&self) -> String {
         let task = match &self.task {
             Task::Idle => "idle".to_owned(),

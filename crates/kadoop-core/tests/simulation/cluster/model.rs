@@ -89,14 +89,32 @@ impl Model {
         }
     }
 
+    /// The target's number and bytes once the sources are joined to it.
+    pub fn joined(&self, target: &str, sources: &[String]) -> Option<(u64, Vec<u8>)> {
+        let target = self.files.get(target)?;
+        let mut bytes = target.bytes.clone();
+        for source in sources {
+            bytes.extend_from_slice(&self.files.get(source)?.bytes);
+        }
+        Some((target.made, bytes))
+    }
+
     /// Whether all pieces come from one file as it was at some time since `since`: the file of that
-    /// path, or any file if a rename was under way.
-    pub fn explains(&self, path: Option<&str>, since: Millis, pieces: &[(u64, Bytes)]) -> bool {
+    /// path, or any file if a change was under way. `joined` are files that may be joined by now.
+    pub fn explains(
+        &self,
+        path: Option<&str>,
+        since: Millis,
+        pieces: &[(u64, Bytes)],
+        joined: &[(u64, Vec<u8>)],
+    ) -> bool {
         let meant = |other: &str| path.is_none_or(|path| path == other);
         let past = self.past.iter().filter(|past| meant(&past.path) && past.until >= since);
         let now = self.files.iter().filter(|(path, _)| meant(path));
         let now = now.map(|(_, file)| (file.made, &file.bytes));
-        let versions: Vec<(u64, &Vec<u8>)> = past.map(|past| (past.made, &past.bytes)).chain(now).collect();
+        let joined = joined.iter().map(|(made, bytes)| (*made, bytes));
+        let past = past.map(|past| (past.made, &past.bytes));
+        let versions: Vec<(u64, &Vec<u8>)> = past.chain(now).chain(joined).collect();
         let of = |made: u64| {
             pieces.iter().all(|(offset, piece)| {
                 versions.iter().filter(|version| version.0 == made).any(|(_, bytes)| {

@@ -1,7 +1,7 @@
 //! A client that reads a file with the real core.
 
 use super::{
-    client::Task,
+    client::{Client, Task},
     network::{Host, NAMENODE, Reply, Request},
     world::{Then, World},
 };
@@ -51,6 +51,18 @@ impl World {
             client.unsure.as_ref().is_some_and(touches)
                 || matches!(&client.task, Task::Asking { mutation, .. } if touches(mutation))
         })
+    }
+
+    /// Files as they are if their clients' joins have been executed. A client that crashed amid one
+    /// doesn't know that for seconds, while others read the joined file.
+    fn joins_under_way(&self) -> Vec<(u64, Vec<u8>)> {
+        use strait_kadoop_core::messages::Mutation;
+        let under_way = self.clients.iter().filter_map(Client::changes);
+        let joined = under_way.filter_map(|mutation| match mutation {
+            Mutation::Concat { target, sources } => self.model.joined(target, sources),
+            _ => None,
+        });
+        joined.collect()
     }
 
     pub fn step_reading(&mut self, host: Host) {
@@ -117,7 +129,11 @@ impl World {
         let Reading { path, at, began, pieces, touches, promised, unsure, .. } = *reading;
         self.soon(host, 100);
         let unsure = unsure || self.model.touches(&path) != touches || self.is_unsure(&path);
-        if !self.model.explains(Some(path.as_str()).filter(|_| !unsure), began, &pieces) {
+        let (meant, joined) = match unsure {
+            true => (None, self.joins_under_way()),
+            false => (Some(path.as_str()), Vec::new()),
+        };
+        if !self.model.explains(meant, began, &pieces, &joined) {
             return self.fail(format!("{path}: was read as nobody has written it: {pieces:?}"));
         }
         if unsure {
