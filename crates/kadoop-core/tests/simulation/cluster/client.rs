@@ -244,13 +244,33 @@ impl World {
 
     /// The other files that can be joined to the one at `path`, if there are any.
     fn joinable(&self, path: &str, all: &[&String]) -> Option<Vec<String>> {
-        let whole = |path: &&String| {
-            let file = self.model.files.get(path.as_str());
-            file.is_some_and(|file| file.closed && !file.bytes.is_empty())
+        let whole = |source: &&String| {
+            let file = self.model.files.get(source.as_str());
+            let whole = file.is_some_and(|file| file.closed && !file.bytes.is_empty());
+            whole && !(self.is_thinned(source, path) && self.is_rotten(source))
         };
         let others = all.iter().filter(|other| other.as_str() != path);
         let sources: Vec<String> = others.copied().filter(whole).cloned().collect();
         (!sources.is_empty()).then_some(sources)
+    }
+
+    /// Whether joining `source` to `target` leaves its chunks with fewer wanted replicas. The namenode
+    /// then deletes some, and can't know which are damaged: those that no scrub has found yet may be
+    /// the ones that it keeps.
+    fn is_thinned(&self, source: &str, target: &str) -> bool {
+        let wanted = |path: &str| self.model.files.get(path).map(|file| file.replication);
+        wanted(source) > wanted(target)
+    }
+
+    /// Whether a join that is under way, or may have been executed, thins the file at `path`.
+    pub fn is_being_thinned(&self, path: &str) -> bool {
+        let under_way = self.clients.iter().filter_map(Client::changes);
+        under_way.into_iter().any(|mutation| match mutation {
+            Mutation::Concat { target, sources } => {
+                sources.iter().any(|source| source == path) && self.is_thinned(path, target)
+            }
+            _ => false,
+        })
     }
 
     fn create(&mut self, host: Host, path: String, overwrite: bool, replication: u16) {

@@ -116,7 +116,7 @@ impl World {
 
     /// Whether an undetected damaged replica may exist. The namenode may then delete a sound one as
     /// superfluous.
-    fn is_rotten(&self, path: &str) -> bool {
+    pub fn is_rotten(&self, path: &str) -> bool {
         let Some((namenode, _)) = &self.namenode else { return true };
         let located = namenode.locate(&someone("kadoop"), path, 0, u64::MAX);
         let chunks = located.into_iter().flat_map(|located| located.chunks);

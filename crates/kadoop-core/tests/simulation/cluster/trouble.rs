@@ -153,7 +153,7 @@ impl World {
     }
 
     /// Whether the chunk survives the loss of any one replica, and the namenode doesn't want fewer
-    /// of them.
+    /// of them, nor is about to.
     fn spare(&self, chunk: ChunkId) -> bool {
         let Some((namenode, _)) = &self.namenode else { return false };
         if !namenode.state().chunks.get(&chunk).is_some_and(|logged| logged.ended) {
@@ -169,6 +169,9 @@ impl World {
             let located = namenode.locate(&user, path, 0, u64::MAX);
             let chunks = located.into_iter().flat_map(|located| located.chunks);
             let nodes = chunks.filter(|located| located.chunk == chunk).map(|located| located.nodes).next();
+            if nodes.is_some() && self.is_being_thinned(path) {
+                return false;
+            }
             counted = counted.or(nodes);
         }
         let counted: BTreeSet<usize> =
@@ -231,6 +234,9 @@ impl World {
     }
 
     pub fn damage(&mut self, node: usize, replica: ReplicaReport, how: impl Fn(&SimDisk, &str)) {
+        if self.trace {
+            eprintln!("{:>7} damage of {replica:?} of datanode {}", self.now, node + 1);
+        }
         let name = sealed_name(&replica);
         self.rotten.insert(replica.chunk);
         self.nodes[node].disks.iter().filter(|disk| disk.has(&name)).for_each(|disk| how(disk, &name));
@@ -249,6 +255,9 @@ impl World {
             return;
         }
         let directory = self.random.below(DIRECTORIES as u64) as usize;
+        if self.trace {
+            eprintln!("{:>7} directory {directory} of datanode {host} is lost, of {all:?}", self.now);
+        }
         self.rotten.extend(all.iter().map(|replica| replica.chunk));
         let node = &mut self.nodes[host - 1];
         node.disks[directory] = SimDisk::default();
