@@ -205,8 +205,10 @@ impl World {
     /// them.
     pub fn check_stranded(&mut self, strand: &Strand) {
         let Some((namenode, _)) = &self.namenode else { return };
-        // Otherwise the file is gone, or continues in another chunk.
+        // Otherwise the file is gone, continues in another chunk, or was joined to one that wants no more
+        // replicas than the chunk had. Nobody then promises that it survives the crash.
         let there = namenode.state().chunks.get(&strand.chunk).is_some_and(|logged| !logged.replaced);
+        let there = there && self.wanted(strand.chunk) > strand.holders.len();
         if there && self.sound(strand.chunk).is_empty() && self.sound(strand.kept).is_empty() {
             self.fail(format!("{strand:?}: what the append continued is gone, and nothing has come for it"));
         }
