@@ -7,6 +7,7 @@ use super::{
     model::File,
     moments::Moment,
     network::{Host, NAMENODE},
+    trouble::sealed_name,
     world::{DIRECTORIES, Event, HOSTS, NODES, World},
 };
 use crate::{disk::SimDisk, namespace::someone, random::Random};
@@ -87,8 +88,8 @@ pub struct Losses {
     node: usize,
     older: Vec<SimDisk>,
     gone: Option<NodeId>,
-    /// Chunks that may be gone with the lost datanode.
-    pub lost: BTreeSet<ChunkId>,
+    /// Chunks that may be gone with the lost datanode. Of their bytes, so many must be on another's disks.
+    pub lost: BTreeMap<ChunkId, u32>,
     done: bool,
     /// Whether the operator admits each datanode that is refused.
     admits: bool,
@@ -117,7 +118,7 @@ impl Losses {
             node,
             older: Vec::new(),
             gone: None,
-            lost: BTreeSet::new(),
+            lost: BTreeMap::new(),
             done: false,
             admits: false,
         }
@@ -444,7 +445,9 @@ impl World {
     }
 
     /// Notes the chunks of which no other datanode has a sealed replica, behind the bytes that are
-    /// certainly on disk: nobody was told that these are durable.
+    /// certainly on disk: nobody was told that these are durable. So it is with a chunk whose first part
+    /// alone was synced, at all members, if another failure left the others without the rest: they have
+    /// that part, in replicas that can't stand in for the chunk.
     fn note_lost(&mut self, at: usize) {
         let Some((namenode, _)) = &self.namenode else { return };
         let sealed = |node: usize, chunk: ChunkId| {
@@ -453,6 +456,7 @@ impl World {
         };
         let elsewhere = |chunk: ChunkId| (0..NODES).any(|other| other != at && sealed(other, chunk));
         let user = someone("kadoop");
+        let mut lost = BTreeMap::new();
         for (path, file) in &self.model.files {
             let located = namenode.locate(&user, path, 0, u64::MAX);
             let chunks = located.into_iter().flat_map(|located| located.chunks);
@@ -468,9 +472,48 @@ impl World {
                 let end = of.offset + u64::from(of.length.max(1));
                 of.offset + of_former(of.chunk) >= file.least || (of.offset..end).any(kept)
             };
-            let lost = chunks.filter(|of| weak(of) && !elsewhere(of.chunk));
-            self.losses.lost.extend(lost.map(|of| of.chunk));
+            for of in chunks {
+                let unsure = |at: &u64| *at >= file.least || kept(*at);
+                if let Some(sure) = self.sure_of_shorter(at, &of, unsure) {
+                    lost.insert(of.chunk, sure);
+                } else if weak(&of) && !elsewhere(of.chunk) {
+                    lost.insert(of.chunk, 0);
+                }
+            }
         }
+        self.losses.lost = lost;
+    }
+
+    /// The first bytes of a chunk that are certainly on disk, if this datanode alone has sealed the chunk
+    /// as it is, with `unsure` bytes behind these, and another datanode has all of these.
+    fn sure_of_shorter(&self, at: usize, of: &LocatedChunk, unsure: impl Fn(&u64) -> bool) -> Option<u32> {
+        let replica = |node: usize| self.nodes[node].running.as_ref()?.replica(of.chunk);
+        let own = replica(at).filter(|own| own.state == ReplicaState::Sealed)?;
+        let end = of.offset + u64::from(own.length.saturating_sub(of.skip));
+        let sure = of.skip + (of.offset..end).find(unsure)?.saturating_sub(of.offset) as u32;
+        let others: Vec<_> = (0..NODES).filter(|other| *other != at).filter_map(replica).collect();
+        let alone = others.iter().all(|other| *other != own);
+        (alone && others.iter().any(|other| other.length >= sure)).then_some(sure)
+    }
+
+    /// Whether the bytes that must be left of a lost chunk are on a datanode's disks, though the
+    /// namenode can't use them.
+    pub fn is_left(&self, of: &LocatedChunk, sure: u32, expected: &[u8]) -> bool {
+        let from = (of.offset as usize).saturating_sub(of.skip as usize);
+        let upto = from + sure.min(of.skip + of.length) as usize;
+        let Some(expected) = expected.get(from..upto) else { return false };
+        let there = |node: usize| {
+            let Some(replica) = self.nodes[node].running.as_ref().and_then(|node| node.replica(of.chunk))
+            else {
+                return false;
+            };
+            let open = format!("{:016x}_{:016x}.open", replica.chunk.0, replica.stamp.0);
+            [open, sealed_name(&replica)].iter().any(|name| {
+                let files = self.nodes[node].disks.iter().filter_map(|disk| disk.open(name).ok());
+                files.filter_map(|file| read_whole(&file).ok()).any(|bytes| bytes.starts_with(expected))
+            })
+        };
+        sure == 0 || (0..NODES).any(there)
     }
 
     /// Takes a datanode's directories, or puts older copies in their place.
@@ -487,6 +530,9 @@ impl World {
         }
         self.losses.done = true;
         self.note_lost(at);
+        if self.trace {
+            eprintln!("{:>7} may be lost: {:?}", self.now, self.losses.lost);
+        }
         let random = &mut self.losses.random;
         let (kind, directory) = (random.below(5), random.below(DIRECTORIES as u64) as usize);
         if self.trace {

@@ -161,7 +161,11 @@ fn check(world: &World) -> Result<(), String> {
                 chunk.nodes.iter().filter_map(|node| world.numbers.get(node).copied()).collect();
             let staying = sound.iter().filter(|node| !done_without.contains(node)).count();
             let wanted = World::target(file.replication);
-            let lost = sound.is_empty() && world.losses.lost.contains(&chunk.chunk);
+            let sure = world.losses.lost.get(&chunk.chunk).copied().filter(|_| sound.is_empty());
+            let lost = sure.is_some();
+            if sure.is_some_and(|sure| !world.is_left(chunk, sure, &file.bytes)) {
+                return Err(format!("{path}: {chunk:?}: of {sure:?} synced bytes no copy is left"));
+            }
             // A replaced chunk, of which no copies are made, stands in for a lost one.
             let logged = namenode.state().chunks.get(&chunk.chunk);
             let stands_in = world.losses.is_single() && logged.is_some_and(|logged| logged.replaced);
@@ -184,7 +188,7 @@ fn check(world: &World) -> Result<(), String> {
     for (index, node) in world.nodes.iter().enumerate() {
         let Some(running) = &node.running else { return Err(format!("datanode {} is down", index + 1)) };
         for replica in running.replicas() {
-            let lost = world.losses.lost.contains(&replica.chunk);
+            let lost = world.losses.lost.contains_key(&replica.chunk);
             if !known.contains(&replica.chunk) || replica.state != ReplicaState::Sealed && !lost {
                 return Err(format!("{replica:?} is left over on datanode {}", index + 1));
             }
