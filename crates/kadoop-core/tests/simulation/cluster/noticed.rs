@@ -48,7 +48,6 @@ pub const NOTICED: &[(Fault, u64)] = &[
     (Fault::FenceForgotten, 21),
     (Fault::DataNotSynced, 4),
     (Fault::SumsNotSynced, 4),
-    (Fault::RecordsForgotten, 91355),
     (Fault::NameNotSynced, 44),
     (Fault::SealNotSynced, 1),
     (Fault::SealNameNotSynced, 1),
