@@ -3,6 +3,7 @@
 use super::{
     Datanode, Failure, Kept, Replica, Sealed, disk_of,
     failure::disk,
+    number_of,
     replica::{Begun, Sealing, Synced},
 };
 use crate::{
@@ -74,8 +75,8 @@ impl<D: Disk + Clone> Datanode<D> {
         self.discard(old.map(|old| old.data));
         match begun {
             Ok(Begun::Unsynced(data)) => {
-                let (id, faults) = (self.seals, self.config.faults);
-                Ok(Some(Sealing { chunk, stamp, id, data, disk, faults }))
+                let (id, directory, faults) = (self.seals, number_of(index)?, self.config.faults);
+                Ok(Some(Sealing { chunk, stamp, id, directory, data, disk, faults }))
             }
             Ok(Begun::Sealed(sealed)) => {
                 self.settle_seal(chunk, Ok(sealed), index)?;
@@ -94,13 +95,17 @@ impl<D: Disk + Clone> Datanode<D> {
     /// # Errors
     /// As [`Datanode::seal`].
     pub fn finish_seal(&mut self, synced: Synced) -> Result<()> {
-        let chunk = synced.chunk;
-        let Some(Kept::Live(replica)) = self.replicas.get_mut(&chunk) else { return Err(Error::NoReplica) };
-        // A failed sync meanwhile has ended it, or the replica is another one by now.
-        if !replica.is_sealing(synced.id) {
-            return Err(Error::NotOpen);
-        }
-        let index = replica.directory.into();
+        let (chunk, index) = (synced.chunk, synced.directory.into());
+        let replica = match self.replicas.get_mut(&chunk) {
+            Some(Kept::Live(replica)) if replica.is_sealing(synced.id) => replica,
+            other => {
+                // A failed sync meanwhile has ended it, or the replica is gone, or another one by now.
+                let gone = if let Some(Kept::Live(_)) = other { Error::NotOpen } else { Error::NoReplica };
+                // Its own sync concerns the directory's other replicas all the same.
+                let _ = self.settle_sync(index, synced.outcome);
+                return Err(gone);
+            }
+        };
         let sealed = replica.finish_seal(disk_of(&self.directories, index)?, synced, &self.config);
         self.settle_seal(chunk, sealed, index)
     }

@@ -27,6 +27,7 @@ pub struct Sealing<D: Disk> {
     pub(in crate::datanode) chunk: ChunkId,
     pub(in crate::datanode) stamp: Stamp,
     pub(in crate::datanode) id: u64,
+    pub(in crate::datanode) directory: u16,
     pub(in crate::datanode) data: D::File,
     pub(in crate::datanode) disk: D,
     pub(in crate::datanode) faults: Faults,
@@ -37,6 +38,7 @@ pub struct Synced {
     pub(in crate::datanode) chunk: ChunkId,
     pub(in crate::datanode) stamp: Stamp,
     pub(in crate::datanode) id: u64,
+    pub(in crate::datanode) directory: u16,
     pub(in crate::datanode) outcome: Result<(), Failure>,
 }
 
@@ -44,10 +46,10 @@ impl<D: Disk> Sealing<D> {
     /// Puts bytes, table and name on disk.
     #[must_use]
     pub fn sync(self) -> Synced {
-        let Self { chunk, stamp, id, data, disk, faults } = self;
+        let Self { chunk, stamp, id, directory, data, disk, faults } = self;
         let bytes = if faults.has(Fault::SealNotSynced) { Ok(()) } else { sync_bytes(&data) };
         let names = || if faults.has(Fault::SealNameNotSynced) { Ok(()) } else { sync_names(&disk) };
-        Synced { chunk, stamp, id, outcome: bytes.and_then(|()| names()) }
+        Synced { chunk, stamp, id, directory, outcome: bytes.and_then(|()| names()) }
     }
 }
 
@@ -151,9 +153,14 @@ impl<D: Disk> Replica<D> {
             Ok(_) => self.drop_records(disk_),
             Err(Failure::Refused(Error::StaleStamp)) if self.state == ReplicaState::Open => {
                 // It still has all bytes that anybody relies on. The records prove them from now on.
-                let _ = self.sync(disk_, config);
+                let kept = self.sync(disk_, config);
                 if let Ok(data) = disk_.open(&self.file) {
                     let _ = data.set_length(self.sums.length.into());
+                }
+                // The directory's other replicas have to learn of a failed sync, too.
+                match kept {
+                    Ok(()) | Err(Failure::Refused(_)) => {}
+                    Err(failure) => return Err(failure),
                 }
             }
             Err(failure) => {
