@@ -22,8 +22,8 @@ def table(results: str) -> str:
         runs: dict[str, list[str]] = {}
         for store, whats in stores.items():
             runs.setdefault("; ".join(whats), []).append(store)
-        for whats, names in runs.items():
-            lines.append(f"| {language} | {wire} | {', '.join(names)} | {whats} |")
+        for run, names in runs.items():
+            lines.append(f"| {language} | {wire} | {', '.join(names)} | {run} |")
     return "\n".join(lines) + "\n"
 
 
