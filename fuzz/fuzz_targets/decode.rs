@@ -10,8 +10,7 @@ use strait_wire::{
 };
 
 /// The encodings, as the first byte picks them: its remainder by their number.
-const PROTOCOLS: [Protocol; 4] =
-    [Protocol::Binary, Protocol::Compact, Protocol::Unversioned, Protocol::Json];
+const PROTOCOLS: [Protocol; 4] = [Protocol::Binary, Protocol::Compact, Protocol::Unversioned, Protocol::Json];
 /// More than any input has: here the decoder is met, not the limit.
 const MAX_BYTES: usize = 1 << 20;
 

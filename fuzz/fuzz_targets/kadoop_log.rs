@@ -7,7 +7,12 @@ mod kadoop_disk;
 
 use kadoop_disk::MemoryDisk;
 use libfuzzer_sys::fuzz_target;
-use strait_kadoop_core::{Config, faults::Faults, log::{CheckpointWriter, Journal}, namenode::load};
+use strait_kadoop_core::{
+    Config,
+    faults::Faults,
+    log::{CheckpointWriter, Journal},
+    namenode::load,
+};
 
 const CLUSTER: u64 = 7;
 const SEGMENT_BYTES: u64 = 1 << 16;

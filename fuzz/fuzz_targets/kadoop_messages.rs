@@ -5,7 +5,14 @@
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 use std::fmt::Debug;
-use strait_kadoop_wire::{convert, wire::{KdAnswer, KdAttributes, KdBorrow, KdCaller, KdClusterStatus, KdContinue, KdHeartbeat, KdHeartbeatAnswer, KdLender, KdLent, KdLocated, KdMutation, KdOpening, KdPage, KdPiece, KdRead, KdRequest, KdService, KdStatus, KdUpto, KdWelcome, KdWrite}};
+use strait_kadoop_wire::{
+    convert,
+    wire::{
+        KdAnswer, KdAttributes, KdBorrow, KdCaller, KdClusterStatus, KdContinue, KdHeartbeat,
+        KdHeartbeatAnswer, KdLender, KdLent, KdLocated, KdMutation, KdOpening, KdPage, KdPiece, KdRead,
+        KdRequest, KdService, KdStatus, KdUpto, KdWelcome, KdWrite,
+    },
+};
 use strait_xdr::{Decode, Encode, from_shared, to_vec};
 
 fuzz_target!(|data: &[u8]| {

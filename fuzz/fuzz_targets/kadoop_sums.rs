@@ -7,7 +7,10 @@ mod kadoop_disk;
 
 use kadoop_disk::MemoryFile;
 use libfuzzer_sys::fuzz_target;
-use strait_kadoop_core::{ChunkId, Stamp, datanode::{Claim, Sums, Unproven, provable}};
+use strait_kadoop_core::{
+    ChunkId, Stamp,
+    datanode::{Claim, Sums, Unproven, provable},
+};
 
 const UNIT: u32 = 16;
 const OWN: Claim = Claim { cluster: 1, chunk: ChunkId(2), stamp: Stamp(3) };
