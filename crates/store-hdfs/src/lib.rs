@@ -61,24 +61,7 @@ use strait_store::{
 use strait_store::{Error, ErrorKind, Result, fail};
 
 /// Capabilities of an HDFS without Kerberos and encrypted transfer.
-pub const CAPABILITIES: Capabilities = Capabilities {
-    append: true,
-    truncate: true,
-    concat: true,
-    rename_replace: true,
-    atomic_rename: true,
-    permissions: true,
-    ownership: true,
-    times: true,
-    replication: true,
-    block_locations: true,
-    checksum: true,
-    status: true,
-    visible_while_written: true,
-    exclusive_writer: true,
-    per_user: true,
-    recovery_ms: RECOVERY_LIMIT.as_millis() as u32,
-};
+pub const CAPABILITIES: Capabilities = Capabilities::all(RECOVERY_LIMIT.as_millis() as u32);
 
 /// A store over one HDFS.
 #[derive(Debug, Clone)]

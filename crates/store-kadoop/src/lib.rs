@@ -60,24 +60,7 @@ const JOIN_PATIENCE: Duration = Duration::from_secs(5);
 const RECOVERY_LIMIT_MS: u32 = 120_000;
 
 /// Capabilities of a Kadoop cluster.
-pub const CAPABILITIES: Capabilities = Capabilities {
-    append: true,
-    truncate: true,
-    concat: true,
-    rename_replace: true,
-    atomic_rename: true,
-    permissions: true,
-    ownership: true,
-    times: true,
-    replication: true,
-    block_locations: true,
-    checksum: true,
-    status: true,
-    visible_while_written: true,
-    exclusive_writer: true,
-    per_user: true,
-    recovery_ms: RECOVERY_LIMIT_MS,
-};
+pub const CAPABILITIES: Capabilities = Capabilities::all(RECOVERY_LIMIT_MS);
 
 /// Credentials and options for a cluster.
 #[derive(Debug, Clone)]

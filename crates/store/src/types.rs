@@ -209,6 +209,28 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
+    /// Those of a store that can do everything, and recovers an abandoned file within `recovery_ms`.
+    pub const fn all(recovery_ms: u32) -> Self {
+        Self {
+            append: true,
+            truncate: true,
+            concat: true,
+            rename_replace: true,
+            atomic_rename: true,
+            permissions: true,
+            ownership: true,
+            times: true,
+            replication: true,
+            block_locations: true,
+            checksum: true,
+            status: true,
+            visible_while_written: true,
+            exclusive_writer: true,
+            per_user: true,
+            recovery_ms,
+        }
+    }
+
     /// The flags by name, in one order, for listings.
     pub fn flags(&self) -> [(&'static str, bool); 15] {
         [

@@ -51,24 +51,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[async_trait]
 impl FileSystem for MemoryStore {
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            append: true,
-            truncate: true,
-            concat: true,
-            rename_replace: true,
-            atomic_rename: true,
-            permissions: true,
-            ownership: true,
-            times: true,
-            replication: true,
-            block_locations: true,
-            checksum: true,
-            status: true,
-            visible_while_written: true,
-            exclusive_writer: true,
-            per_user: true,
-            recovery_ms: 100,
-        }
+        Capabilities::all(100)
     }
 
     async fn stat(&self, who: &Principal, path: &StorePath) -> Result<FileStatus> {
