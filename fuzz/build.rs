@@ -46,7 +46,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 fn compiler(out: &Path) -> cc::Build {
     let mut compiler = cc::Build::new();
-    // What to link says the target, which alone needs it.
+    // The target itself names the libraries to link, since only it needs them.
     compiler.cargo_metadata(false).include(out).include("../crates/libflexrpc/include");
     compiler.flag("-fsigned-char").flag("-g").flag("-O1").flag(SANITIZERS).flag("-fno-sanitize-recover=all");
     compiler.warnings_into_errors(true);

@@ -70,7 +70,7 @@ static void encode(size_t type, void *value, char *to, u_int length)
 	claim(types[type].routine(&out, value) && xdr_getpos(&out) == length, "it can't be encoded", type);
 }
 
-/* What was decoded from these bytes is encoded as the same bytes. */
+/* Encoding the decoded value gives the same bytes again. */
 static void encoded_again(size_t type, void *value, const char *bytes, u_int length)
 {
 	char *once = malloc(length ? length : 1), *twice = malloc(length ? length : 1);

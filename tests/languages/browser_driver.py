@@ -1,7 +1,7 @@
 """browser_driver.py PORT ROOT PAGE: a page of PORT in headless Chromium, as a driver (driver.py).
 
-Serves the files below ROOT, and shows PAGE of them. What the page asks for at /next comes from standard input; what it
-sends to /answer goes to standard output. With `--wait`, instead waits for the page's answer, and prints it."""
+Serves the files below ROOT, and shows PAGE of them. Answers /next from standard input, and writes to standard output
+the bodies sent to /answer. With `--wait`, instead waits for the page's answer, and prints it."""
 
 import contextlib
 import queue

@@ -83,7 +83,7 @@ impl Drop for Buffer {
     fn drop(&mut self) {
         let bytes = mem::take(&mut self.bytes);
         if bytes.len() >= LEAST_BYTES {
-            // What isn't kept is freed after the lock.
+            // A buffer that isn't kept is freed here, after the lock.
             let _freed = self.home.change(|kept| kept.push(bytes));
         }
     }

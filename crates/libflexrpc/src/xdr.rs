@@ -130,8 +130,7 @@ impl Xdr {
         unsafe { libc::calloc(1, (bytes as usize).max(1)).cast() }
     }
 
-    /// A copy of bytes with a zero behind them, or null. Zeroed memory would be written twice: a tenth of
-    /// a call with 1 MiB.
+    /// A copy of bytes with a zero behind them, or null. Zeroed memory would be written twice.
     ///
     /// # Safety
     /// `bytes` points to `count` bytes.

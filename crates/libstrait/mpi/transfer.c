@@ -96,7 +96,7 @@ static void copy(const struct pieces *type, char *buffer, char *plain, int64_t b
         }
 }
 
-/* What a transfer moves: plain bytes, which are the caller's own where its datatype has no gaps. */
+/* The plain bytes that a transfer moves. They are the caller's own where its datatype has no gaps. */
 struct load {
     struct pieces type;
     char *plain, *own;

@@ -1,4 +1,4 @@
-//! What `make install-libstrait` installs serves pkg-config and CMake.
+//! `make install-libstrait` installs files for pkg-config and CMake, and programs are built with them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ fn library_directory() -> PathBuf {
     std::env::current_exe().unwrap().parent().unwrap().to_owned()
 }
 
-/// What it prints.
+/// Runs a command, and returns its output.
 fn run(command: &mut Command) -> String {
     let output = command.output().unwrap();
     let told = String::from_utf8_lossy(&output.stderr);

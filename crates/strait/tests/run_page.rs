@@ -43,7 +43,7 @@ fn the_examples_of_the_page_run_and_print_what_they_say() {
     let (sshd, rack, hdfs, gateway) =
         (Sshd::start(), Rack::start(&HOSTS), MiniHdfs::start().unwrap(), Gateway::over_files());
     let dir = rack.dir.path();
-    // What a user has: the command, ssh with a configuration, and programs in this directory.
+    // As a user, this has the command, ssh with a configuration, and programs in this directory.
     let bin = fresh(dir, "bin");
     let strait = binary().display();
     program(

@@ -131,8 +131,8 @@ def run(
 
     A string may be a pattern. The URIs of an iterable are taken as they are. Yields a `RunResult`
     for each input, in their order or, without `ordered`, as commands end. Afterwards it raises the
-    first error that belongs to no command, such as `NotFound` for a URI. What commands write to
-    standard error goes to `sys.stderr`, each line after its input's URI.
+    first error that belongs to no command, such as `NotFound` for a URI. The commands' standard
+    error goes to `sys.stderr`, each line after its input's URI.
 
     `split` is a number of bytes, or "chunk". `options` are further flags of `strait run`. `strait`
     is the command's path; by default it is found in PATH. The other arguments are its flags.

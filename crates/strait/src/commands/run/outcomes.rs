@@ -47,7 +47,7 @@ struct State {
     ended: Option<Ended>,
 }
 
-/// What is printed of an input.
+/// An ended input's part of standard output.
 #[derive(Default)]
 struct Ended {
     /// The line of JSON before the output, if there is one.
