@@ -261,10 +261,29 @@ fn rename_by_link(
         };
     }
     rustix::fs::linkat(from_parent, from_name, to_parent, to_name, AtFlags::empty())?;
-    rustix::fs::unlinkat(from_parent, from_name, AtFlags::empty()).inspect_err(|_| {
-        // Another host renamed or removed it, or forbids this: then nothing was renamed here.
-        let _ = rustix::fs::unlinkat(to_parent, to_name, AtFlags::empty());
-    })
+    match rustix::fs::unlinkat(from_parent, from_name, AtFlags::empty()) {
+        Ok(()) => Ok(()),
+        Err(errno) => unless_renamed((from_parent, from_name), (to_parent, to_name), &source, errno),
+    }
+}
+
+/// After the old name's removal seems to have failed: takes the new name back if the old one still has the
+/// file. If the old name is gone, the file may have the new one alone. NFS reports even a removal that
+/// succeeded as ENOENT if it had to send the request again.
+fn unless_renamed(
+    (from_parent, from_name): (&OwnedFd, &[u8]),
+    (to_parent, to_name): (&OwnedFd, &[u8]),
+    source: &rustix::fs::Stat,
+    errno: Errno,
+) -> rustix::io::Result<()> {
+    match rustix::fs::statat(from_parent, from_name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(there) if (there.st_dev, there.st_ino) == (source.st_dev, source.st_ino) => {
+            let _ = rustix::fs::unlinkat(to_parent, to_name, AtFlags::empty());
+            Err(errno)
+        }
+        Ok(_) | Err(Errno::NOENT) => Ok(()),
+        Err(_) => Err(errno),
+    }
 }
 
 fn remove_from(parent: &OwnedFd, path: &StorePath, recursive: bool) -> Result<()> {
@@ -309,5 +328,23 @@ mod tests {
         assert_eq!(std::fs::read(at("new")).unwrap(), b"one");
         assert_eq!(std::fs::read(at("g")).unwrap(), b"two");
         assert!(!at("f").exists() && !at("d").exists() && at("d2/e").exists());
+    }
+
+    #[test]
+    fn a_failed_removal_of_the_old_name_never_takes_the_last_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        let parent = OwnedFd::from(File::open(directory.path()).unwrap());
+        std::fs::write(at("old"), b"one").unwrap();
+        std::fs::hard_link(at("old"), at("new")).unwrap();
+        let source = rustix::fs::statat(&parent, "old", AtFlags::SYMLINK_NOFOLLOW).unwrap();
+        let settle = |errno| unless_renamed((&parent, b"old"), (&parent, b"new"), &source, errno);
+        assert_eq!(settle(Errno::ACCESS), Err(Errno::ACCESS));
+        assert!(at("old").exists() && !at("new").exists(), "nothing was renamed");
+        std::fs::rename(at("old"), at("new")).unwrap();
+        assert_eq!(settle(Errno::NOENT), Ok(()), "the answer of a removal was lost");
+        std::fs::write(at("old"), b"another").unwrap();
+        assert_eq!(settle(Errno::NOENT), Ok(()), "another host has made a file of that name");
+        assert_eq!(std::fs::read(at("new")).unwrap(), b"one");
     }
 }
