@@ -37,13 +37,17 @@ impl Reader {
             return Ok(first);
         }
         let left = usize::try_from(self.length().saturating_sub(offset)).unwrap_or(usize::MAX);
-        let length = length.min(left.max(first.len()));
-        let mut all = self.driver.link.buffers.take(length);
+        let mut all = self.driver.link.buffers.take(length.min(left.max(first.len())));
         let (mut filled, mut part) = (0, first);
         while !part.is_empty() {
-            all.bytes[filled..filled + part.len()].copy_from_slice(&part);
-            filled += part.len();
-            if filled == length {
+            let end = filled + part.len();
+            if end > all.bytes.len() {
+                // The file has grown meanwhile.
+                all.bytes.resize(end, 0);
+            }
+            all.bytes[filled..end].copy_from_slice(&part);
+            filled = end;
+            if filled >= length {
                 break;
             }
             part = self.driver.read(offset + filled as u64, length - filled)?;
