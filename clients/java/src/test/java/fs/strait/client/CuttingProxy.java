@@ -50,15 +50,15 @@ final class CuttingProxy implements AutoCloseable {
                 Socket client = listener.accept();
                 connections.incrementAndGet();
                 Socket gateway = new Socket(InetAddress.getLoopbackAddress(), target);
-                start(() -> copy(client, gateway, cutRequestsAfter));
-                start(() -> copy(gateway, client, cutRepliesAfter));
+                start(() -> copy(client, gateway, cutRequestsAfter, client));
+                start(() -> copy(gateway, client, cutRepliesAfter, client));
             }
         } catch (IOException closed) {
             // The test is over.
         }
     }
 
-    private static void copy(Socket from, Socket to, AtomicLong cutAfter) {
+    private static void copy(Socket from, Socket to, AtomicLong cutAfter, Socket client) {
         try (from; to) {
             InputStream in = from.getInputStream();
             OutputStream out = to.getOutputStream();
@@ -68,6 +68,8 @@ final class CuttingProxy implements AutoCloseable {
                 if (left < 0) {
                     out.write(piece, 0, (int) Math.max(0, count + left));
                     cutAfter.set(Long.MAX_VALUE); // once
+                    // First of the two: the gateway would answer that its client has left.
+                    client.close();
                     return;
                 }
                 out.write(piece, 0, count);
