@@ -85,6 +85,8 @@ faults! {
     DamageToldLate,
     /// A full report that is being taken overrules a writer's later word.
     WrittenForgotten,
+    /// A writer's word about a datanode's former run overrules a full report of the present one.
+    FormerRunOverrules,
     /// Replicas are placed on any rack.
     RacksIgnored,
     /// A datanode that has moved stays on its former rack.

@@ -23,14 +23,21 @@ pub(super) enum Kind {
 
 /// The orders for one datanode: per kind and chunk one, with the highest stamp.
 #[derive(Debug, Default)]
-pub(super) struct Orders(BTreeMap<(Kind, ChunkId), Order>);
+pub(super) struct Orders(BTreeMap<(Kind, ChunkId), Waiting>);
+
+/// An order, and whether the datanode may have it or one that it replaces.
+#[derive(Debug)]
+struct Waiting {
+    order: Order,
+    sent: bool,
+}
 
 impl Orders {
     /// Adds an order.
     pub(super) fn add(&mut self, order: Order) {
         let (kind, chunk, stamp) = parts(&order);
         let waiting = self.0.get(&(kind, chunk));
-        if waiting.is_some_and(|waiting| parts(waiting).2 > stamp) {
+        if waiting.is_some_and(|waiting| parts(&waiting.order).2 > stamp) {
             return;
         }
         if kind == Kind::Verify
@@ -39,19 +46,33 @@ impl Orders {
         {
             return;
         }
-        self.0.insert((kind, chunk), order);
+        let sent = waiting.is_some_and(|waiting| waiting.sent);
+        self.0.insert((kind, chunk), Waiting { order, sent });
     }
 
     /// Removes orders, carried out or obsolete, with stamps up to this one.
     pub(super) fn end(&mut self, kind: Kind, chunk: ChunkId, upto: Stamp) {
-        if self.0.get(&(kind, chunk)).is_some_and(|order| parts(order).2 <= upto) {
+        if self.0.get(&(kind, chunk)).is_some_and(|waiting| parts(&waiting.order).2 <= upto) {
             self.0.remove(&(kind, chunk));
         }
     }
 
+    /// Takes an order back. False: the datanode may have it already, or there is none.
+    pub(super) fn withdraw(&mut self, kind: Kind, chunk: ChunkId) -> bool {
+        let unsent = self.0.get(&(kind, chunk)).is_some_and(|waiting| !waiting.sent);
+        if unsent {
+            self.0.remove(&(kind, chunk));
+        }
+        unsent
+    }
+
     /// The next orders to send.
     pub(super) fn next(&mut self, most: usize) -> Vec<Order> {
-        let next: Vec<Order> = self.0.values().take(most).cloned().collect();
+        let next = self.0.values_mut().take(most).map(|waiting| {
+            waiting.sent = true;
+            waiting.order.clone()
+        });
+        let next: Vec<Order> = next.collect();
         for order in &next {
             // The deadline catches a lost copy, and the datanode's scrub a lost comparison. The
             // others stay, and so repeat.
@@ -91,6 +112,22 @@ mod tests {
         assert_eq!(orders.next(9), [delete(1, 7)]);
         orders.end(Kind::Delete, ChunkId(1), Stamp(7));
         assert_eq!(orders.next(9), []);
+    }
+
+    #[test]
+    fn only_an_order_that_was_never_sent_is_withdrawn() {
+        let mut orders = Orders::default();
+        orders.add(delete(1, 7));
+        assert!(orders.withdraw(Kind::Delete, ChunkId(1)));
+        assert!(!orders.withdraw(Kind::Delete, ChunkId(1)), "there is none");
+        assert_eq!(orders.next(9), []);
+        orders.add(delete(1, 7));
+        assert_eq!(orders.next(9), [delete(1, 7)]);
+        assert!(!orders.withdraw(Kind::Delete, ChunkId(1)));
+        // The datanode may have the one that this replaces.
+        orders.add(delete(1, 8));
+        assert!(!orders.withdraw(Kind::Delete, ChunkId(1)));
+        assert_eq!(orders.next(9), [delete(1, 8)]);
     }
 
     #[test]

@@ -244,10 +244,15 @@ impl Namenode {
     pub(super) fn note(&mut self, id: NodeId, report: ReplicaReport, corrupt: bool) {
         let chunk = report.chunk;
         self.forget(id, chunk);
+        let counts = self.counts(&report) && !corrupt;
         let Some(node) = self.cluster.nodes.get_mut(&id) else { return };
         let leaving = node.leaving.get(&chunk).is_some_and(|stamp| *stamp >= report.stamp);
         if leaving && !self.config.faults.has(Fault::DeletionNotCounted) {
-            return;
+            // It has become whole, and the datanode doesn't know yet that it should go.
+            if !(counts && node.orders.withdraw(Kind::Delete, chunk)) {
+                return;
+            }
+            node.leaving.remove(&chunk);
         }
         // An earlier seal order gave the replica a higher stamp than the one to delete.
         if let Some(stamp) = node.leaving.get(&chunk).copied().filter(|stamp| *stamp < report.stamp) {
@@ -258,7 +263,7 @@ impl Namenode {
         if report.state == ReplicaState::Sealed {
             node.orders.end(Kind::Seal, chunk, report.stamp);
         }
-        if self.counts(&report) && !corrupt {
+        if counts {
             self.cluster.good.entry(chunk).or_default().push(id);
             if self.cluster.copies.get(&chunk).is_some_and(|copy| copy.to == id) {
                 self.cluster.copies.remove(&chunk);
@@ -306,7 +311,8 @@ impl Namenode {
     }
 
     /// Believes the writer about the members that sealed a chunk, until the datanodes report
-    /// themselves. Only members in the run in which they joined the pipeline count.
+    /// themselves. Only members in the run in which they joined the pipeline count: of another run the
+    /// datanode's report knows more.
     pub(super) fn note_sealed(&mut self, chunk: ChunkId, member: Member) {
         let node = member.node;
         let Some(logged) = self.state.chunks.get(&chunk).filter(|chunk| chunk.ended) else { return };
@@ -317,6 +323,9 @@ impl Namenode {
             .nodes
             .get(&node)
             .is_some_and(|known| known.reported && known.incarnation == member.incarnation);
+        if !same && !self.config.faults.has(Fault::FormerRunOverrules) {
+            return;
+        }
         let there = self.cluster.good.get(&chunk).is_some_and(|good| good.contains(&node));
         if same && !there {
             self.note(node, report, false);

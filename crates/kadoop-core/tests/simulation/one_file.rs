@@ -379,7 +379,6 @@ fn faults_planted_in_one_part_are_noticed_in_the_whole() {
         (Fault::TornFrameRead, 308),
         (Fault::ReturnedBelieved, 5_558),
         (Fault::AbsenceBelieved, 8_461),
-        (Fault::LastReplicaDeleted, 42),
         (Fault::DataNotSynced, 26),
         (Fault::SumsNotSynced, 108),
         (Fault::NameNotSynced, 26),

@@ -254,6 +254,52 @@ fn a_report_doesnt_overrule_a_writers_later_word() {
 }
 
 #[test]
+fn a_writers_word_about_a_former_run_doesnt_overrule_a_report() {
+    let run = |fault| {
+        let (mut cluster, _) = cluster(1, 6, fault);
+        cluster.ask(Mutation::Rename { from: "/f".into(), to: "/before".into(), replace: false }).unwrap();
+        let file = cluster.create(1);
+        let new = cluster.add(file, Vec::new());
+        // It seals its replica, starts again and reports all before the writer tells of it.
+        cluster.hold(&new, 0, LENGTH, ReplicaState::Sealed);
+        cluster.nodes[0].incarnation = Incarnation(77);
+        register(&mut cluster, 0);
+        let beat = full(&mut cluster, 0);
+        take_some(&mut cluster, &beat, 4);
+        let ends = vec![End { chunk: new.chunk, length: LENGTH, durable: vec![new.pipeline[0].node] }];
+        cluster.ask(Mutation::Complete { file, ends }).unwrap();
+        take_rest(&mut cluster, &beat).unwrap();
+        found(&cluster)
+    };
+    assert_eq!(run(None), 1);
+    assert_eq!(run(Some(Fault::FormerRunOverrules)), 0, "noticed");
+}
+
+#[test]
+fn a_replica_sealed_before_the_order_to_delete_it_is_sent_stays() {
+    let (mut cluster, _) = cluster(3, 1, None);
+    cluster.ask(Mutation::Rename { from: "/f".into(), to: "/before".into(), replace: false }).unwrap();
+    let file = cluster.create(2);
+    let new = cluster.add(file, Vec::new());
+    // The third holds a copy of which a part is missing: two are enough, so it is to be deleted.
+    let third = (0..3).find(|at| new.pipeline.iter().all(|member| member.node != cluster.nodes[*at].id));
+    let third = third.unwrap();
+    let (chunk, stamp) = (new.chunk, new.stamp);
+    let replica = |length, state| ReplicaReport { chunk, stamp, length, state };
+    (0..2).for_each(|at| cluster.hold(&new, at, LENGTH, ReplicaState::Sealed));
+    let durable = new.pipeline.iter().map(|member| member.node).collect();
+    cluster.ask(Mutation::Complete { file, ends: vec![End { chunk, length: LENGTH, durable }] }).unwrap();
+    cluster.namenode.tick(cluster.now);
+    assert_eq!(found(&cluster), 1);
+    // The answer would hold the order.
+    let short = Change::Has(replica(LENGTH - 3, ReplicaState::Open));
+    let whole = Change::Has(replica(LENGTH, ReplicaState::Sealed));
+    let answer = cluster.send(third, None, vec![short, whole]).unwrap();
+    assert_eq!(answer.orders, []);
+    assert_eq!(located(&cluster)[0].len(), 3);
+}
+
+#[test]
 fn a_datanode_that_dies_amid_its_report_doesnt_count_and_comes_back_with_it() {
     let (mut cluster, written) = cluster(2, 6, None);
     let beat = full(&mut cluster, 0);

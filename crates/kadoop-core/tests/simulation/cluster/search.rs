@@ -38,6 +38,7 @@ pub const ALONE: &[Fault] = &[
     Fault::ReportUnchecked,
     Fault::DamageToldLate,
     Fault::WrittenForgotten,
+    Fault::FormerRunOverrules,
     // Its only seed failed without it, too.
     Fault::RecordsForgotten,
 ];
