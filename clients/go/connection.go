@@ -42,7 +42,8 @@ type connection struct {
 	replies   int32
 	broken    bool
 	lastReply time.Time
-	deadline  time.Time
+	deadline  time.Time // of the socket
+	until     time.Time // of its holder, who may wait a little longer
 
 	ctx  context.Context // of its present holder
 	stop func() bool     // ends the watch on ctx; nil if there is none
@@ -71,6 +72,7 @@ func (c *connection) release() bool {
 
 // waitUntil sets the deadline of all further sending and receiving.
 func (c *connection) waitUntil(deadline time.Time) {
+	c.until = deadline
 	if early := deadline.Sub(c.deadline); early < 0 || early > min(slack, c.timeout/16) {
 		c.deadline = deadline
 		_ = c.conn.SetDeadline(deadline)
@@ -126,6 +128,10 @@ func (c *connection) received(method, path string, err error) error {
 }
 
 func (c *connection) call(method, path string, request, reply any) error {
+	// Not those of a stream: the time of each begins with the reply before it.
+	if timed, ok := request.(interface{ SetDeadline(time.Duration) }); ok {
+		timed.SetDeadline(time.Until(c.until))
+	}
 	if err := c.send(method, request); err != nil {
 		return err
 	}

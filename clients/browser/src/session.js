@@ -9,8 +9,10 @@ const FIRST_PAUSE_MS = 100;
 // For a request that only cleans up, once the gateway has left a request unanswered. After a second one, none.
 const PARTING_MS = 2000;
 const CONNECT_MS = 10000;
+// The largest number that a request holds: 24 days.
+const LONGEST_MS = 2 ** 31 - 1;
 const VERSION = 1;
-const REQUEST_ID = 2, IS_RETRY = 3;
+const REQUEST_ID = 2, IS_RETRY = 3, DEADLINE_MS = 15;
 
 /** No reply came; a page can't tell whether the request was sent. */
 class Lost extends Error {}
@@ -95,11 +97,13 @@ export class Session {
     const number = ++this.number;
     const headers = { "Content-Type": "application/vnd.apache.thrift.binary" };
     if (this.token) headers.Authorization = `Bearer ${this.token}`;
-    const late = AbortSignal.timeout(Math.max(0, deadline - performance.now()));
+    const leftMs = Math.min(Math.max(1, Math.ceil(deadline - performance.now())), LONGEST_MS);
+    const late = AbortSignal.timeout(leftMs);
+    const timed = { ...fields, [DEADLINE_MS]: [I32, leftMs] };
     try {
       const answer = await fetch(this.url, {
         method: "POST",
-        body: request(method, number, fields),
+        body: request(method, number, timed),
         headers,
         signal: late,
         cache: "no-store",

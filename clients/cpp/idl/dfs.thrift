@@ -198,6 +198,7 @@ struct StoreInfo {
 }
 
 struct ServerInfoRequest {
+  15: optional i32 deadline_ms
 }
 
 struct ServerInfoReply {
@@ -230,7 +231,8 @@ struct OpenSessionRequest {
    */
   6: optional i64 lend_ms,
   /** The token of a session lent before: that one is to last longer. */
-  7: optional string lent
+  7: optional string lent,
+  15: optional i32 deadline_ms
 }
 
 struct OpenSessionReply {
@@ -255,11 +257,18 @@ struct OpenSessionReply {
  * makes a mutation safe to retry: a repetition of the same request is answered
  * from the first one's outcome, not executed twice. `is_retry` says that an
  * earlier attempt may have reached another gateway.
+ *
+ * `deadline_ms`: the client gives the call up so many milliseconds after the
+ * gateway has received it. Then the gateway stops working on a query, doesn't
+ * begin a mutation that still waits, and answers TimedOut. A mutation that has
+ * begun goes on; its answer then has retry_safe false. A gateway in front of
+ * another hands on the time that is left. None: as long as the connection lasts.
  */
 
 /** Closes the session's files properly and ends it; its tokens open nothing any more. */
 struct CloseSessionRequest {
-  1: optional string session
+  1: optional string session,
+  15: optional i32 deadline_ms
 }
 
 struct CloseSessionReply {
@@ -267,7 +276,8 @@ struct CloseSessionReply {
 
 struct GetFileInfoRequest {
   1: optional string session,
-  2: optional string path
+  2: optional string path,
+  15: optional i32 deadline_ms
 }
 
 struct GetFileInfoReply {
@@ -284,7 +294,8 @@ struct ListDirectoryRequest {
   2: optional string path,
   3: optional i64 cursor,
   /** Most entries of a page; none: the server's own. */
-  4: optional i32 max_entries
+  4: optional i32 max_entries,
+  15: optional i32 deadline_ms
 }
 
 struct ListDirectoryReply {
@@ -295,7 +306,8 @@ struct ListDirectoryReply {
 
 struct OpenFileRequest {
   1: optional string session,
-  2: optional string path
+  2: optional string path,
+  15: optional i32 deadline_ms
 }
 
 struct OpenFileReply {
@@ -313,7 +325,8 @@ struct ReadRangeRequest {
   1: optional string session,
   2: optional i64 handle,
   3: optional i64 offset,
-  4: optional i32 length
+  4: optional i32 length,
+  15: optional i32 deadline_ms
 }
 
 /** May be shorter than asked, as with POSIX read; only empty means the end of the file. */
@@ -335,7 +348,8 @@ struct CreateFileRequest {
    * Replicas on disk that make the file's bytes durable: sync and close fail with fewer. It can
    * only raise the store's own minimum; a store without one ignores it.
    */
-  9: optional i16 min_replicas
+  9: optional i16 min_replicas,
+  15: optional i32 deadline_ms
 }
 
 /** Opens an existing file to append at its end. */
@@ -343,7 +357,8 @@ struct AppendFileRequest {
   1: optional string session,
   2: optional binary request_id,
   3: optional bool is_retry,
-  4: optional string path
+  4: optional string path,
+  15: optional i32 deadline_ms
 }
 
 struct OpenWriterReply {
@@ -359,7 +374,8 @@ struct AppendDataRequest {
   4: optional i64 handle,
   /** Where the data begins: the file's length before it. A repetition of the last append is recognised by it. */
   5: optional i64 expected_offset,
-  6: optional binary data
+  6: optional binary data,
+  15: optional i32 deadline_ms
 }
 
 struct AppendDataReply {
@@ -377,7 +393,8 @@ enum FlushMode {
 struct FlushFileRequest {
   1: optional string session,
   2: optional i64 handle,
-  3: optional FlushMode mode
+  3: optional FlushMode mode,
+  15: optional i32 deadline_ms
 }
 
 struct FlushFileReply {
@@ -399,7 +416,8 @@ struct CloseFileRequest {
    * Forgets the handle whatever happens, and drops a writer without waiting for its bytes: those
    * flushed before stay, others may. The reply's length is 0.
    */
-  5: optional bool abandon
+  5: optional bool abandon,
+  15: optional i32 deadline_ms
 }
 
 struct CloseFileReply {
@@ -413,7 +431,8 @@ struct TruncateFileRequest {
   2: optional binary request_id,
   3: optional bool is_retry,
   4: optional string path,
-  5: optional i64 length
+  5: optional i64 length,
+  15: optional i32 deadline_ms
 }
 
 // The bytes of `sources`, in order, go to the end of the closed file `path`, in one step and without a
@@ -423,7 +442,8 @@ struct ConcatFilesRequest {
   2: optional binary request_id,
   3: optional bool is_retry,
   4: optional string path,
-  5: optional list<string> sources
+  5: optional list<string> sources,
+  15: optional i32 deadline_ms
 }
 
 struct MakeDirectoriesRequest {
@@ -431,7 +451,8 @@ struct MakeDirectoriesRequest {
   2: optional binary request_id,
   3: optional bool is_retry,
   4: optional string path,
-  5: optional i32 permission
+  5: optional i32 permission,
+  15: optional i32 deadline_ms
 }
 
 struct RenamePathRequest {
@@ -441,7 +462,8 @@ struct RenamePathRequest {
   4: optional string source,
   /** The new name itself, never a directory to move into. */
   5: optional string target,
-  6: optional bool replace
+  6: optional bool replace,
+  15: optional i32 deadline_ms
 }
 
 struct RemovePathRequest {
@@ -449,7 +471,8 @@ struct RemovePathRequest {
   2: optional binary request_id,
   3: optional bool is_retry,
   4: optional string path,
-  5: optional bool recursive
+  5: optional bool recursive,
+  15: optional i32 deadline_ms
 }
 
 struct SetAttributesRequest {
@@ -462,7 +485,8 @@ struct SetAttributesRequest {
   7: optional string group,
   8: optional i64 modified_ms,
   9: optional i64 accessed_ms,
-  10: optional i16 replication
+  10: optional i16 replication,
+  15: optional i32 deadline_ms
 }
 
 /** What a mutation without a result of its own answers. */
@@ -474,7 +498,8 @@ struct GetBlockLocationsRequest {
   2: optional string path,
   3: optional i64 offset,
   /** None: to the end. */
-  4: optional i64 length
+  4: optional i64 length,
+  15: optional i32 deadline_ms
 }
 
 struct GetBlockLocationsReply {
@@ -483,7 +508,8 @@ struct GetBlockLocationsReply {
 
 struct GetChecksumRequest {
   1: optional string session,
-  2: optional string path
+  2: optional string path,
+  15: optional i32 deadline_ms
 }
 
 struct GetChecksumReply {
@@ -493,7 +519,8 @@ struct GetChecksumReply {
 }
 
 struct GetStoreStatusRequest {
-  1: optional string session
+  1: optional string session,
+  15: optional i32 deadline_ms
 }
 
 struct GetStoreStatusReply {

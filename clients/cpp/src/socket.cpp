@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <limits>
 #include <system_error>
 
 #include "failure.hpp"
@@ -112,6 +113,12 @@ std::unique_ptr<Socket> Socket::connect(const Endpoint& endpoint, Deadline conne
     const int descriptor = connected(endpoint, connect_by);
     return endpoint.options.tls ? start_tls(descriptor, endpoint, connect_by)
                                 : std::make_unique<Socket>(descriptor, connect_by);
+}
+
+std::int32_t Socket::left_ms() const {
+    const milliseconds most(std::numeric_limits<std::int32_t>::max());
+    return static_cast<std::int32_t>(
+        std::clamp(left_until(deadline_), milliseconds(1), most).count());
 }
 
 bool Socket::has_time() {

@@ -4,6 +4,7 @@
 #include <sys/uio.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 
 #include "deadline.hpp"
@@ -26,6 +27,8 @@ public:
     /// Sets the deadline for all further receiving and sending, over any number of waits. They
     /// throw Silence after it.
     void wait_until(Deadline deadline) { deadline_ = deadline; }
+    /// The time left until then, in milliseconds; at least 1.
+    std::int32_t left_ms() const;
     /// Limits the system's next wait to the deadline; false if that has passed.
     bool has_time();
 

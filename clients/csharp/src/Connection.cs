@@ -30,6 +30,9 @@ namespace StraitFs
     /// <summary>A socket, for one caller at a time.</summary>
     internal sealed class Connection : IDisposable
     {
+        /// <summary>Number of the field deadline_ms, which each request has.</summary>
+        private const short DeadlineField = 15;
+
         private readonly Socket socket;
         private readonly string address;
         private int number;
@@ -101,6 +104,7 @@ namespace StraitFs
             Broken = true; // until the whole reply is here
             try
             {
+                request.I32(DeadlineField, Math.Max(1, deadline.LeftMs));
                 Send(Wire.Request(method, ++number, request), deadline);
                 var length = Receive(4, deadline);
                 var size = length[0] << 24 | length[1] << 16 | length[2] << 8 | length[3];

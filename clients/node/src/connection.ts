@@ -9,7 +9,8 @@ import { DfsError } from "./messages.js";
 export const CONNECT_TIMEOUT_MS = 10_000;
 /** For this long after a reply, a connection counts as alive. */
 const FRESH_MS = 50;
-const LONGEST_TIMER_MS = 2 ** 31 - 1;
+/** Of a timer, and in a request. */
+const LONGEST_MS = 2 ** 31 - 1;
 
 /** How messages are spelled. A gateway understands all of them. */
 export type Wire = "framed-binary" | "binary" | "framed-compact" | "compact";
@@ -28,9 +29,17 @@ interface Waiting {
 /** Milliseconds by a clock that nobody sets. */
 export const now = (): number => performance.now();
 
+/** Requests of which several are in flight on one file. */
+const STREAMED = new Set(["readRange", "appendData"]);
+
+/** What is left until the deadline, as a request tells it. */
+function leftMs(deadline: number): number {
+  return Math.min(Math.max(Math.ceil(deadline - now()), 1), LONGEST_MS);
+}
+
 /** Runs `work` after the deadline, unless the result is called before. */
 export function atDeadline(deadline: number, work: () => void): () => void {
-  const timer = setTimeout(work, Math.min(Math.max(0, deadline - now()), LONGEST_TIMER_MS));
+  const timer = setTimeout(work, Math.min(Math.max(0, deadline - now()), LONGEST_MS));
   return () => clearTimeout(timer);
 }
 
@@ -113,7 +122,9 @@ export class Connection {
     const number = this.requests + 1;
     let parts: Buffer[];
     try {
-      parts = encode(this.protocol, this.framed, method, number, request);
+      // Not in those of a stream: the time of each begins with the reply before it.
+      const timed = STREAMED.has(method.name) ? request : { ...request, deadlineMs: leftMs(deadline) };
+      parts = encode(this.protocol, this.framed, method, number, timed);
     } catch (error) {
       return Promise.reject(new StraitError("InvalidArgument", `${method.name}: ${String(error)}`, path));
     }

@@ -20,11 +20,14 @@ export const DfsError: Struct<DfsError> = {
   ],
 };
 
-export type ServerInfoRequest = Record<string, never>;
+export interface ServerInfoRequest {
+  deadlineMs?: number | undefined;
+}
 
 export const ServerInfoRequest: Struct<ServerInfoRequest> = {
   name: "ServerInfoRequest",
   fields: [
+    { id: 15, name: "deadlineMs", of: { wire: "i32" } },
   ],
 };
 
@@ -91,6 +94,7 @@ export interface OpenSessionRequest {
   token?: string | undefined;
   lendMs?: number | undefined;
   lent?: string | undefined;
+  deadlineMs?: number | undefined;
 }
 
 export const OpenSessionRequest: Struct<OpenSessionRequest> = {
@@ -103,6 +107,7 @@ export const OpenSessionRequest: Struct<OpenSessionRequest> = {
     { id: 5, name: "token", of: { wire: "string" } },
     { id: 6, name: "lendMs", of: { wire: "i64" } },
     { id: 7, name: "lent", of: { wire: "string" } },
+    { id: 15, name: "deadlineMs", of: { wire: "i32" } },
   ],
 };
 
@@ -131,12 +136,14 @@ export const OpenSessionReply: Struct<OpenSessionReply> = {
 
 export interface CloseSessionRequest {
   session?: string | undefined;
+  deadlineMs?: number | undefined;
 }
 
 export const CloseSessionRequest: Struct<CloseSessionRequest> = {
   name: "CloseSessionRequest",
   fields: [
     { id: 1, name: "session", of: { wire: "string" } },
+    { id: 15, name: "deadlineMs", of: { wire: "i32" } },
   ],
 };
 
@@ -151,6 +158,7 @@ export const CloseSessionReply: Struct<CloseSessionReply> = {
 export interface GetFileInfoRequest {
   session?: string | undefined;
   path?: string | undefined;
+  deadlineMs?: number | undefined;
 }
 
 export const GetFileInfoRequest: Struct<GetFileInfoRequest> = {
@@ -158,6 +166,7 @@ export const GetFileInfoRequest: Struct<GetFileInfoRequest> = {
   fields: [
     { id: 1, name: "session", of: { wire: "string" } },
     { id: 2, name: "path", of: { wire: "string" } },
+    { id: 15, name: "deadlineMs", of: { wire: "i32" } },
   ],
 };
 
@@ -208,6 +217,7 @@ export interface ListDirectoryRequest {
   path?: string | undefined;
   cursor?: bigint | undefined;
   maxEntries?: number | undefined;
+  deadlineMs?: number | undefined;
 }
 
 export const ListDirectoryRequest: Struct<ListDirectoryRequest> = {
@@ -217,6 +227,7 @@ export const ListDirectoryRequest: Struct<ListDirectoryRequest> = {
     { id: 2, name: "path", of: { wire: "string" } },
     { id: 3, name: "cursor", of: { wire: "opaque" } },
     { id: 4, name: "maxEntries", of: { wire: "i32" } },
+    { id: 15, name: "deadlineMs", of: { wire: "i32" } },
   ],
 };
 
@@ -238,6 +249,7 @@ export interface GetBlockLocationsRequest {
   path?: string | undefined;
   offset?: number | undefined;
   length?: number | undefined;
+  deadlineMs?: number | undefined;
 }
 
 export const GetBlockLocationsRequest: Struct<GetBlockLocationsRequest> = {
@@ -247,6 +259,7 @@ export const GetBlockLocationsRequest: Struct<GetBlockLocationsRequest> = {
     { id: 2, name: "path", of: { wire: "string" } },
     { id: 3, name: "offset", of: { wire: "i64" } },
     { id: 4, name: "length", of: { wire: "i64" } },
+    { id: 15, name: "deadlineMs", of: { wire: "i32" } },
   ],
 };
 
@@ -283,6 +296,7 @@ export const GetBlockLocationsReply: Struct<GetBlockLocationsReply> = {
 export interface GetChecksumRequest {
   session?: string | undefined;
   path?: string | undefined;
+  deadlineMs?: number | undefined;
 }
 
 export const GetChecksumRequest: Struct<GetChecksumRequest> = {
@@ -290,6 +304,7 @@ export const GetChecksumRequest: Struct<GetChecksumRequest> = {
   fields: [
     { id: 1, name: "session", of: { wire: "string" } },
     { id: 2, name: "path", of: { wire: "string" } },
+    { id: 15, name: "deadlineMs", of: { wire: "i32" } },
   ],
 };
 
@@ -308,12 +323,14 @@ export const GetChecksumReply: Struct<GetChecksumReply> = {
 
 export interface GetStoreStatusRequest {
   session?: string | undefined;
+  deadlineMs?: number | undefined;
 }
 
 export const GetStoreStatusRequest: Struct<GetStoreStatusRequest> = {
   name: "GetStoreStatusRequest",
   fields: [
     { id: 1, name: "session", of: { wire: "string" } },
+    { id: 15, name: "deadlineMs", of: { wire: "i32" } },
   ],
 };
 
@@ -339,6 +356,7 @@ export const GetStoreStatusReply: Struct<GetStoreStatusReply> = {
 export interface OpenFileRequest {
   session?: string | undefined;
   path?: string | undefined;
+  deadlineMs?: number | undefined;
 }
 
 export const OpenFileRequest: Struct<OpenFileRequest> = {
@@ -346,6 +364,7 @@ export const OpenFileRequest: Struct<OpenFileRequest> = {
   fields: [
     { id: 1, name: "session", of: { wire: "string" } },
     { id: 2, name: "path", of: { wire: "string" } },
+    { id: 15, name: "deadlineMs", of: { wire: "i32" } },
   ],
 };
 
@@ -369,6 +388,7 @@ export interface ReadRangeRequest {
   handle?: bigint | undefined;
   offset?: number | undefined;
   length?: number | undefined;
+  deadlineMs?: number | undefined;
 }
 
 export const ReadRangeRequest: Struct<ReadRangeRequest> = {
@@ -378,6 +398,7 @@ export const ReadRangeRequest: Struct<ReadRangeRequest> = {
     { id: 2, name: "handle", of: { wire: "opaque" } },
     { id: 3, name: "offset", of: { wire: "i64" } },
     { id: 4, name: "length", of: { wire: "i32" } },
+    { id: 15, name: "deadlineMs", of: { wire: "i32" } },
   ],
 };
 
@@ -402,6 +423,7 @@ export interface CreateFileRequest {
   replication?: number | undefined;
   blockSize?: number | undefined;
   minReplicas?: number | undefined;
+  deadlineMs?: number | undefined;
 }
 
 export const CreateFileRequest: Struct<CreateFileRequest> = {
@@ -416,6 +438,7 @@ export const CreateFileRequest: Struct<CreateFileRequest> = {
     { id: 7, name: "replication", of: { wire: "i16" } },
     { id: 8, name: "blockSize", of: { wire: "i64" } },
     { id: 9, name: "minReplicas", of: { wire: "i16" } },
+    { id: 15, name: "deadlineMs", of: { wire: "i32" } },
   ],
 };
 
@@ -437,6 +460,7 @@ export interface AppendFileRequest {
   requestId?: Buffer | undefined;
   isRetry?: boolean | undefined;
   path?: string | undefined;
+  deadlineMs?: number | undefined;
 }
 
 export const AppendFileRequest: Struct<AppendFileRequest> = {
@@ -446,6 +470,7 @@ export const AppendFileRequest: Struct<AppendFileRequest> = {
     { id: 2, name: "requestId", of: { wire: "binary" } },
     { id: 3, name: "isRetry", of: { wire: "bool" } },
     { id: 4, name: "path", of: { wire: "string" } },
+    { id: 15, name: "deadlineMs", of: { wire: "i32" } },
   ],
 };
 
@@ -456,6 +481,7 @@ export interface AppendDataRequest {
   handle?: bigint | undefined;
   expectedOffset?: number | undefined;
   data?: Buffer | undefined;
+  deadlineMs?: number | undefined;
 }
 
 export const AppendDataRequest: Struct<AppendDataRequest> = {
@@ -467,6 +493,7 @@ export const AppendDataRequest: Struct<AppendDataRequest> = {
     { id: 4, name: "handle", of: { wire: "opaque" } },
     { id: 5, name: "expectedOffset", of: { wire: "i64" } },
     { id: 6, name: "data", of: { wire: "binary" } },
+    { id: 15, name: "deadlineMs", of: { wire: "i32" } },
   ],
 };
 
@@ -485,6 +512,7 @@ export interface FlushFileRequest {
   session?: string | undefined;
   handle?: bigint | undefined;
   mode?: number | undefined;
+  deadlineMs?: number | undefined;
 }
 
 export const FlushFileRequest: Struct<FlushFileRequest> = {
@@ -493,6 +521,7 @@ export const FlushFileRequest: Struct<FlushFileRequest> = {
     { id: 1, name: "session", of: { wire: "string" } },
     { id: 2, name: "handle", of: { wire: "opaque" } },
     { id: 3, name: "mode", of: { wire: "i32" } },
+    { id: 15, name: "deadlineMs", of: { wire: "i32" } },
   ],
 };
 
@@ -515,6 +544,7 @@ export interface CloseFileRequest {
   isRetry?: boolean | undefined;
   handle?: bigint | undefined;
   abandon?: boolean | undefined;
+  deadlineMs?: number | undefined;
 }
 
 export const CloseFileRequest: Struct<CloseFileRequest> = {
@@ -525,6 +555,7 @@ export const CloseFileRequest: Struct<CloseFileRequest> = {
     { id: 3, name: "isRetry", of: { wire: "bool" } },
     { id: 4, name: "handle", of: { wire: "opaque" } },
     { id: 5, name: "abandon", of: { wire: "bool" } },
+    { id: 15, name: "deadlineMs", of: { wire: "i32" } },
   ],
 };
 
@@ -547,6 +578,7 @@ export interface TruncateFileRequest {
   isRetry?: boolean | undefined;
   path?: string | undefined;
   length?: number | undefined;
+  deadlineMs?: number | undefined;
 }
 
 export const TruncateFileRequest: Struct<TruncateFileRequest> = {
@@ -557,6 +589,7 @@ export const TruncateFileRequest: Struct<TruncateFileRequest> = {
     { id: 3, name: "isRetry", of: { wire: "bool" } },
     { id: 4, name: "path", of: { wire: "string" } },
     { id: 5, name: "length", of: { wire: "i64" } },
+    { id: 15, name: "deadlineMs", of: { wire: "i32" } },
   ],
 };
 
@@ -574,6 +607,7 @@ export interface MakeDirectoriesRequest {
   isRetry?: boolean | undefined;
   path?: string | undefined;
   permission?: number | undefined;
+  deadlineMs?: number | undefined;
 }
 
 export const MakeDirectoriesRequest: Struct<MakeDirectoriesRequest> = {
@@ -584,6 +618,7 @@ export const MakeDirectoriesRequest: Struct<MakeDirectoriesRequest> = {
     { id: 3, name: "isRetry", of: { wire: "bool" } },
     { id: 4, name: "path", of: { wire: "string" } },
     { id: 5, name: "permission", of: { wire: "i32" } },
+    { id: 15, name: "deadlineMs", of: { wire: "i32" } },
   ],
 };
 
@@ -594,6 +629,7 @@ export interface RenamePathRequest {
   source?: string | undefined;
   target?: string | undefined;
   replace?: boolean | undefined;
+  deadlineMs?: number | undefined;
 }
 
 export const RenamePathRequest: Struct<RenamePathRequest> = {
@@ -605,6 +641,7 @@ export const RenamePathRequest: Struct<RenamePathRequest> = {
     { id: 4, name: "source", of: { wire: "string" } },
     { id: 5, name: "target", of: { wire: "string" } },
     { id: 6, name: "replace", of: { wire: "bool" } },
+    { id: 15, name: "deadlineMs", of: { wire: "i32" } },
   ],
 };
 
@@ -614,6 +651,7 @@ export interface RemovePathRequest {
   isRetry?: boolean | undefined;
   path?: string | undefined;
   recursive?: boolean | undefined;
+  deadlineMs?: number | undefined;
 }
 
 export const RemovePathRequest: Struct<RemovePathRequest> = {
@@ -624,6 +662,7 @@ export const RemovePathRequest: Struct<RemovePathRequest> = {
     { id: 3, name: "isRetry", of: { wire: "bool" } },
     { id: 4, name: "path", of: { wire: "string" } },
     { id: 5, name: "recursive", of: { wire: "bool" } },
+    { id: 15, name: "deadlineMs", of: { wire: "i32" } },
   ],
 };
 
@@ -638,6 +677,7 @@ export interface SetAttributesRequest {
   modifiedMs?: number | undefined;
   accessedMs?: number | undefined;
   replication?: number | undefined;
+  deadlineMs?: number | undefined;
 }
 
 export const SetAttributesRequest: Struct<SetAttributesRequest> = {
@@ -653,6 +693,7 @@ export const SetAttributesRequest: Struct<SetAttributesRequest> = {
     { id: 8, name: "modifiedMs", of: { wire: "i64" } },
     { id: 9, name: "accessedMs", of: { wire: "i64" } },
     { id: 10, name: "replication", of: { wire: "i16" } },
+    { id: 15, name: "deadlineMs", of: { wire: "i32" } },
   ],
 };
 
@@ -662,6 +703,7 @@ export interface ConcatFilesRequest {
   isRetry?: boolean | undefined;
   path?: string | undefined;
   sources?: string[] | undefined;
+  deadlineMs?: number | undefined;
 }
 
 export const ConcatFilesRequest: Struct<ConcatFilesRequest> = {
@@ -672,6 +714,7 @@ export const ConcatFilesRequest: Struct<ConcatFilesRequest> = {
     { id: 3, name: "isRetry", of: { wire: "bool" } },
     { id: 4, name: "path", of: { wire: "string" } },
     { id: 5, name: "sources", of: { wire: "list", element: { wire: "string" } } },
+    { id: 15, name: "deadlineMs", of: { wire: "i32" } },
   ],
 };
 

@@ -27,7 +27,7 @@ use async_trait::async_trait;
 use futures::stream::{self, BoxStream, StreamExt};
 use lanes::Turn;
 use reader::Reader;
-use session::{Session, Subject};
+use session::{Session, Subject, time_left_ms};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,9 +38,9 @@ use strait_store::{
 pub use strait_wire::Secret;
 use strait_wire::{
     AppendFileRequest, ConcatFilesRequest, CreateFileRequest, GetBlockLocationsRequest, GetChecksumRequest,
-    GetFileInfoRequest, GetStoreStatusRequest, ListDirectoryReply, ListDirectoryRequest,
-    MakeDirectoriesRequest, RemovePathRequest, RenamePathRequest, SetAttributesRequest, TruncateFileRequest,
-    methods,
+    GetFileInfoRequest, GetStoreStatusRequest, ListDirectoryArgs, ListDirectoryReply, ListDirectoryRequest,
+    MakeDirectoriesRequest, RemovePathRequest, RenamePathRequest, SetAttributesRequest, Timed,
+    TruncateFileRequest, methods,
 };
 pub use tls::TlsOptions;
 use writer::Writer;
@@ -159,7 +159,7 @@ impl FileSystem for StraitStore {
 
     async fn stat(&self, _who: &Principal, path: &StorePath) -> Result<FileStatus> {
         let what = subject("stat", path);
-        let request = GetFileInfoRequest { session: None, path: text(path) };
+        let request = GetFileInfoRequest { path: text(path), ..Default::default() };
         let reply = self.session.ask::<methods::GetFileInfo>(what, 0, || request.clone().into()).await?;
         named(convert::present(reply.info, "info").and_then(convert::status), what)
     }
@@ -216,7 +216,7 @@ impl FileSystem for StraitStore {
         let incarnation = self.session.incarnation();
         let opened = self.session.change::<methods::AppendFile>(what, |mutation| {
             let (request_id, is_retry) = (mutation.id(), mutation.is_retry());
-            AppendFileRequest { session: None, request_id, is_retry, path: text(path) }.into()
+            AppendFileRequest { request_id, is_retry, path: text(path), ..Default::default() }.into()
         });
         let opened = opened.await?;
         Ok(Box::new(named(Writer::new(self.session.clone(), path, incarnation, opened), what)?))
@@ -227,7 +227,8 @@ impl FileSystem for StraitStore {
         let length = Some(named(convert::signed(length), what)?);
         let done = self.session.change::<methods::TruncateFile>(what, |mutation| {
             let (request_id, is_retry) = (mutation.id(), mutation.is_retry());
-            TruncateFileRequest { session: None, request_id, is_retry, path: text(path), length }.into()
+            TruncateFileRequest { request_id, is_retry, path: text(path), length, ..Default::default() }
+                .into()
         });
         done.await.map(drop)
     }
@@ -237,7 +238,7 @@ impl FileSystem for StraitStore {
         let done = self.session.change::<methods::ConcatFiles>(subject("concat", target), |mutation| {
             let (request_id, is_retry, path) = (mutation.id(), mutation.is_retry(), text(target));
             let sources = Some(sources.clone());
-            ConcatFilesRequest { session: None, request_id, is_retry, path, sources }.into()
+            ConcatFilesRequest { request_id, is_retry, path, sources, ..Default::default() }.into()
         });
         done.await.map(drop)
     }
@@ -245,12 +246,12 @@ impl FileSystem for StraitStore {
     async fn rename(&self, _who: &Principal, from: &StorePath, to: &StorePath, replace: bool) -> Result<()> {
         let done = self.session.change::<methods::RenamePath>(subject("rename", from), |mutation| {
             let request = RenamePathRequest {
-                session: None,
                 request_id: mutation.id(),
                 is_retry: mutation.is_retry(),
                 source: text(from),
                 target: text(to),
                 replace: Some(replace),
+                ..Default::default()
             };
             request.into()
         });
@@ -261,7 +262,8 @@ impl FileSystem for StraitStore {
         let done = self.session.change::<methods::RemovePath>(subject("remove", path), |mutation| {
             let (request_id, is_retry) = (mutation.id(), mutation.is_retry());
             let recursive = Some(recursive);
-            RemovePathRequest { session: None, request_id, is_retry, path: text(path), recursive }.into()
+            RemovePathRequest { request_id, is_retry, path: text(path), recursive, ..Default::default() }
+                .into()
         });
         done.await.map(drop)
     }
@@ -271,8 +273,14 @@ impl FileSystem for StraitStore {
         let permission = named(convert::permission_out(permission), what)?;
         let done = self.session.change::<methods::MakeDirectories>(what, |mutation| {
             let (request_id, is_retry) = (mutation.id(), mutation.is_retry());
-            MakeDirectoriesRequest { session: None, request_id, is_retry, path: text(path), permission }
-                .into()
+            MakeDirectoriesRequest {
+                request_id,
+                is_retry,
+                path: text(path),
+                permission,
+                ..Default::default()
+            }
+            .into()
         });
         done.await.map(drop)
     }
@@ -304,11 +312,11 @@ impl FileSystem for StraitStore {
     ) -> Result<Vec<BlockLocation>> {
         let what = subject("locate", path);
         let request = GetBlockLocationsRequest {
-            session: None,
             path: text(path),
             offset: Some(named(convert::signed(range.start), what)?),
             // No file exceeds Thrift's largest number, so this means: to the end.
             length: i64::try_from(range.end.saturating_sub(range.start)).ok(),
+            ..Default::default()
         };
         let asked = self.session.ask::<methods::GetBlockLocations>(what, 0, || request.clone().into());
         let blocks = named(convert::present(asked.await?.blocks, "blocks"), what)?;
@@ -317,7 +325,7 @@ impl FileSystem for StraitStore {
 
     async fn checksum(&self, _who: &Principal, path: &StorePath) -> Result<Checksum> {
         let what = subject("checksum", path);
-        let request = GetChecksumRequest { session: None, path: text(path) };
+        let request = GetChecksumRequest { path: text(path), ..Default::default() };
         let reply = self.session.ask::<methods::GetChecksum>(what, 0, || request.clone().into()).await?;
         Ok(Checksum {
             algorithm: named(convert::present(reply.algorithm, "algorithm"), what)?,
@@ -328,9 +336,8 @@ impl FileSystem for StraitStore {
     async fn status(&self, _who: &Principal) -> Result<StoreStatus> {
         let root = StorePath::root();
         let what = subject("status", &root);
-        let asked = self
-            .session
-            .ask::<methods::GetStoreStatus>(what, 0, || GetStoreStatusRequest { session: None }.into());
+        let asked =
+            self.session.ask::<methods::GetStoreStatus>(what, 0, || GetStoreStatusRequest::default().into());
         let reply = asked.await?;
         Ok(StoreStatus {
             capacity: named(convert::unsigned(reply.capacity, "capacity"), what)?,
@@ -360,7 +367,8 @@ impl Listing {
             // A cursor advances with each page. If a page was lost, its cursor can't be used again.
             Some(cursor) => {
                 let attached = self.session.attached(Turn::InOrder).await?;
-                let request = request(Some(cursor)).into();
+                let mut request: ListDirectoryArgs = request(Some(cursor)).into();
+                request.set_deadline_ms(time_left_ms());
                 let answered = attached.connection.call::<methods::ListDirectory>(&request, 0).await;
                 let reply = answered.map_err(|broken| self.session.lost(&broken, what))?;
                 session::outcome::<methods::ListDirectory>(reply, what).map_err(|e| self.ended(e))?

@@ -94,10 +94,10 @@ impl Reader {
 
     fn request(&self, handle: i64, offset: u64, length: usize) -> Result<ReadRangeRequest> {
         Ok(ReadRangeRequest {
-            session: None,
             handle: Some(handle),
             offset: Some(convert::signed(offset)?),
             length: Some(length as i32), // at most MAX_CHUNK_BYTES
+            ..Default::default()
         })
     }
 
@@ -251,7 +251,7 @@ impl Reader {
 
 async fn open(session: &Arc<Session>, path: &StorePath) -> Result<OpenFileReply> {
     let subject = Subject { operation: "open", path: path.as_str() };
-    let request = OpenFileRequest { session: None, path: Some(path.as_str().to_owned()) };
+    let request = OpenFileRequest { path: Some(path.as_str().to_owned()), ..Default::default() };
     session.ask::<methods::OpenFile>(subject, 0, || request.clone().into()).await
 }
 

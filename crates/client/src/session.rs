@@ -15,13 +15,14 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use strait_store::work::Work;
 use strait_store::{Error, ErrorKind, Result};
 use strait_wire::{
     CloseFileRequest, CloseSessionRequest, DfsError, Method, OpenSessionReply, OpenSessionRequest,
-    ProtocolVersion, Reply, Secret, ServerInfoRequest, methods,
+    ProtocolVersion, Reply, Secret, ServerInfoRequest, Timed, methods,
 };
 use tokio::net::{TcpStream, lookup_host};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 /// Time limit for connecting to a gateway.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -434,7 +435,7 @@ impl Session {
     /// Ends the session of a lent token.
     pub(super) async fn take_back(self: &Arc<Self>, token: &Secret) -> Result<()> {
         let subject = Subject { operation: "take back the login at", path: &self.address };
-        let request = CloseSessionRequest { session: Some(token.clone()) };
+        let request = CloseSessionRequest { session: Some(token.clone()), ..Default::default() };
         self.ask::<methods::CloseSession>(subject, 0, || request.clone().into()).await.map(drop)
     }
 
@@ -489,7 +490,7 @@ impl Session {
         args: impl Fn() -> M::Args,
     ) -> Result<M::Success>
     where
-        M: Method<Exception = DfsError>,
+        M: Method<Exception = DfsError, Args: Timed>,
     {
         self.call::<M>(subject, payload_bytes, |_| args()).await.map_err(|(error, _)| error)
     }
@@ -501,7 +502,7 @@ impl Session {
         args: impl Fn(&Mutation) -> M::Args,
     ) -> Result<M::Success>
     where
-        M: Method<Exception = DfsError>,
+        M: Method<Exception = DfsError, Args: Timed>,
     {
         let mut mutation = Mutation::new()?;
         let called = self.call::<M>(subject, 0, |is_retry| {
@@ -511,23 +512,41 @@ impl Session {
         called.await.map_err(|(error, unanswered)| if unanswered { unknown(error, subject) } else { error })
     }
 
+    /// As [`Self::repeat`], until the deadline of the call that this one serves, if it has one.
+    async fn call<M>(
+        self: &Arc<Self>,
+        subject: Subject<'_>,
+        payload_bytes: usize,
+        args: impl FnMut(bool) -> M::Args,
+    ) -> std::result::Result<M::Success, (Error, bool)>
+    where
+        M: Method<Exception = DfsError, Args: Timed>,
+    {
+        let answered = self.repeat::<M>(subject, payload_bytes, args);
+        let Some(deadline) = Work::deadline() else { return answered.await };
+        timeout_at(deadline.into(), answered).await.unwrap_or_else(|_| {
+            let message = format!("{}: the caller's deadline passed before it answered", self.address);
+            Err((Error::new(ErrorKind::TimedOut, message).at(subject.operation, subject.path), true))
+        })
+    }
+
     /// Repeats a call after each broken connection, and once if the session has ended. With an error it
     /// returns whether a call went unanswered.
-    async fn call<M>(
+    async fn repeat<M>(
         self: &Arc<Self>,
         subject: Subject<'_>,
         payload_bytes: usize,
         mut args: impl FnMut(bool) -> M::Args,
     ) -> std::result::Result<M::Success, (Error, bool)>
     where
-        M: Method<Exception = DfsError>,
+        M: Method<Exception = DfsError, Args: Timed>,
     {
         let mut retries = Retries::default();
         let mut unanswered = false;
         let mut logged_in_again = false;
         loop {
             let failure = match self.attached(turn::<M>()).await {
-                Ok(attached) => match self.answer::<M>(&attached, &args(unanswered), payload_bytes).await {
+                Ok(attached) => match self.answer::<M>(&attached, args(unanswered), payload_bytes).await {
                     Ok(reply) => match outcome::<M>(reply, subject) {
                         Err(error) if self.session_ended(&error, &attached) && !logged_in_again => {
                             logged_in_again = true;
@@ -577,10 +596,14 @@ impl Session {
     }
 
     /// One call on one connection.
-    async fn answer<M: Method>(&self, on: &Attached, args: &M::Args, payload_bytes: usize) -> Answered<M> {
+    async fn answer<M>(&self, on: &Attached, mut args: M::Args, payload_bytes: usize) -> Answered<M>
+    where
+        M: Method<Args: Timed>,
+    {
+        args.set_deadline_ms(time_left_ms());
         match LONG_WORK.contains(&M::NAME) {
-            true => on.connection.call_until_done::<M, _>(args, || self.is_there()).await,
-            false => on.connection.call::<M>(args, payload_bytes).await,
+            true => on.connection.call_until_done::<M, _>(&args, || self.is_there()).await,
+            false => on.connection.call::<M>(&args, payload_bytes).await,
         }
     }
 
@@ -644,6 +667,13 @@ impl Session {
             Err(_) => Ok(()), // the session will idle out
         }
     }
+}
+
+/// The time left to the call that this one serves, if that has a deadline. The session's own time limit is
+/// none: it counts from the reply before, which the gateway can't know.
+pub(super) fn time_left_ms() -> Option<i32> {
+    let left = Work::deadline()?.saturating_duration_since(std::time::Instant::now());
+    i32::try_from(left.as_micros().div_ceil(1_000)).ok()
 }
 
 /// How the gateway runs this method beside others on one connection.

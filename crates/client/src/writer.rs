@@ -208,7 +208,7 @@ impl Writer {
 
     async fn flush_as(&mut self, mode: FlushMode, operation: &'static str) -> Result<Option<u32>> {
         self.settle().await?;
-        let request = FlushFileRequest { session: None, handle: Some(self.handle), mode: Some(mode) };
+        let request = FlushFileRequest { handle: Some(self.handle), mode: Some(mode), ..Default::default() };
         let path = self.path.clone();
         let subject = Subject { operation, path: path.as_str() };
         let flushed = self.session.ask::<methods::FlushFile>(subject, 0, || request.clone().into()).await;
@@ -232,12 +232,12 @@ impl Append {
     /// Queues it. If that fails, it has to be sent again.
     async fn send(&mut self, connection: &super::connection::Connection, handle: i64) {
         let request = AppendDataRequest {
-            session: None,
             request_id: self.mutation.id(),
             is_retry: self.mutation.is_retry(),
             handle: Some(handle),
             expected_offset: i64::try_from(self.offset).ok(),
             data: Some(self.data.clone()),
+            ..Default::default()
         };
         self.answer = connection.send(&request.into(), self.data.len()).await.ok();
         // From now on, every further send is a repetition.
@@ -281,11 +281,10 @@ impl FileWriter for Writer {
         let subject = Subject { operation: "close", path: path.as_str() };
         let closed = self.session.change::<methods::CloseFile>(subject, |mutation| {
             let request = CloseFileRequest {
-                session: None,
                 request_id: mutation.id(),
                 is_retry: mutation.is_retry(),
                 handle: Some(handle),
-                abandon: None,
+                ..Default::default()
             };
             request.into()
         });

@@ -13,9 +13,12 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
-use strait_store::Result;
+use strait_store::{Error, ErrorKind, Result};
 use strait_telemetry::RequestId;
-use strait_wire::{ApplicationError, ApplicationErrorKind, Call, Encoded, Method, Wire, methods as m};
+use strait_wire::{
+    ApplicationError, ApplicationErrorKind, Call, DfsError, Encoded, Method, Wire, methods as m,
+};
+use tokio::time::timeout_at;
 
 /// Executes a request and gives the answer. `granted` is memory for the answer, which is cut to fit
 /// it. The work counts for `key` until the request's session names its user.
@@ -26,7 +29,7 @@ pub async fn execute(request: Request, context: Arc<Context>, key: Key, granted:
     let (wire, name, sequence) = (request.wire, request.name.clone(), request.sequence);
     let id = request.id();
     // On the heap: the futures around it would move it, and it is large.
-    let run = turns::call(key, Box::pin(run(request, context, granted)));
+    let run = turns::call(key, request.deadline, Box::pin(run(request, context, granted)));
     let answer = AssertUnwindSafe(RequestId::scope(Some(id), run)).catch_unwind().await;
     answer.unwrap_or_else(|_| {
         tracing::error!(%name, request = %id, "a call panicked");
@@ -37,7 +40,7 @@ pub async fn execute(request: Request, context: Arc<Context>, key: Key, granted:
 }
 
 async fn run(request: Request, context: Arc<Context>, granted: Option<Permit>) -> Outgoing {
-    let Request { wire, name, operation, sequence, body, memory: held } = request;
+    let Request { wire, name, operation, sequence, body, memory: held, deadline } = request;
     let call = match body {
         Body::Call(call) => call,
         Body::Refused { error, last } => {
@@ -46,27 +49,43 @@ async fn run(request: Request, context: Arc<Context>, granted: Option<Permit>) -
         }
     };
     let answer = Answer { wire, sequence, failed: AtomicBool::new(false) };
-    let (began, about) = (Instant::now(), request::path_of(&call));
-    let mut memory = match (&call, granted) {
-        (_, Some(granted)) => Some(granted),
-        // A call that its session would refuse doesn't wait, and doesn't delay others.
-        (Call::ListFiles(args), None) if legacy::caller_for_path(&context, &args.ch).is_ok() => {
-            Some(wait_for(&context, context.shared.limits.message_bytes).await)
-        }
-        (Call::GetBlockLocations(request), None) if context.caller(&request.session).is_ok() => {
-            Some(wait_for(&context, PAGE_BYTES).await)
-        }
-        _ => None,
+    let (began, path, is_change) = (Instant::now(), request::path_of(&call), request::is_change(&call));
+    let late = |became| {
+        let path = path.as_deref().unwrap_or_default();
+        (answer.late(operation.map_or("", |at| Call::METHODS[at]), path, became), None)
     };
-    let allowed = memory.as_ref().map_or(0, Permit::bytes) / request::expansion(wire, &call);
-    let encoded = answer.to(call, &context, allowed, held).await;
-    let failed = answer.failed.into_inner();
+    let work = async {
+        let memory = match (&call, granted) {
+            (_, Some(granted)) => Some(granted),
+            // A call that its session would refuse doesn't wait, and doesn't delay others.
+            (Call::ListFiles(args), None) if legacy::caller_for_path(&context, &args.ch).is_ok() => {
+                Some(wait_for(&context, context.shared.limits.message_bytes).await)
+            }
+            (Call::GetBlockLocations(request), None) if context.caller(&request.session).is_ok() => {
+                Some(wait_for(&context, PAGE_BYTES).await)
+            }
+            _ => None,
+        };
+        let allowed = memory.as_ref().map_or(0, Permit::bytes) / request::expansion(wire, &call);
+        (answer.to(call, &context, allowed, held).await, memory)
+    };
+    let (encoded, mut memory) = match deadline {
+        None => work.await,
+        Some(deadline) if deadline <= began => late(Late::NotBegun),
+        Some(deadline) => match timeout_at(deadline.into(), work).await {
+            Ok(done) => done,
+            Err(_) if is_change => late(Late::GoesOn),
+            Err(_) => late(Late::Dropped),
+        },
+    };
+    let failed = answer.failed.load(Ordering::Relaxed);
     context.shared.calls.note(
         operation.unwrap_or(usize::MAX),
         began.elapsed(),
         failed,
         context.peer.address,
-        || about.unwrap_or_default(),
+        // Quoted, so that a client's text can't break a line of the log.
+        || path.as_ref().map(|path| format!("{path:?}")).unwrap_or_default(),
     );
     if let Some(memory) = &mut memory {
         memory.shrink(encoded.len());
@@ -90,6 +109,14 @@ where
     turns::to_its_end(work(context.clone()))
 }
 
+/// What became of a call whose deadline has passed.
+enum Late {
+    NotBegun,
+    Dropped,
+    /// A change, which runs to its end.
+    GoesOn,
+}
+
 /// Encodes the answer to one request.
 struct Answer {
     wire: Wire,
@@ -110,12 +137,28 @@ impl Answer {
     }
 
     /// Encodes a mutation's answer, whose exception is already in its wire form for repetitions.
-    fn remembered<M>(&self, result: std::result::Result<M::Success, strait_wire::DfsError>) -> Encoded
+    fn remembered<M>(&self, result: std::result::Result<M::Success, DfsError>) -> Encoded
     where
-        M: Method<Exception = strait_wire::DfsError>,
+        M: Method<Exception = DfsError>,
     {
         self.failed.store(result.is_err(), Ordering::Relaxed);
         M::reply(self.wire, self.sequence, &result)
+    }
+
+    /// Encodes the answer to a call of DfsV2 whose deadline has passed.
+    fn late(&self, method: &'static str, path: &str, became: Late) -> Encoded {
+        let message = match became {
+            Late::NotBegun => "the request's deadline passed before the gateway began; nothing was done",
+            Late::Dropped => "the request's deadline passed before the store answered",
+            Late::GoesOn => {
+                "the request's deadline passed during the change, which goes on: its outcome is unknown"
+            }
+        };
+        self.failed.store(true, Ordering::Relaxed);
+        let error = Error::new(ErrorKind::TimedOut, message).with_retry_safe(!matches!(became, Late::GoesOn));
+        let error = error.at(method, path);
+        tracing::debug!(method, %error, request = ?RequestId::current(), "call failed");
+        DfsError::of(&error).reply(self.wire, method, self.sequence)
     }
 
     /// `held` is the memory of the request's own bytes.

@@ -4,13 +4,14 @@ use crate::config::PAGE_BYTES;
 use crate::memory::Permit;
 use bytes::Bytes;
 use std::borrow::Cow;
+use std::time::{Duration, Instant};
 use strait_store::{MAX_CHUNK_BYTES, MAX_PATH_BYTES};
 use strait_telemetry::RequestId;
 use strait_wire::{
     ApplicationError, ApplicationErrorKind, Call, Decoder, Encoded, Envelope, MessageKind, Protocol, Wire,
 };
 
-/// Bytes of a path in the log. No valid path is longer.
+/// Bytes of a path in the log and in errors. No valid path is longer.
 const LOGGED_PATH_BYTES: usize = MAX_PATH_BYTES;
 
 /// A request, as far as it could be decoded.
@@ -27,6 +28,8 @@ pub struct Request {
     pub body: Body,
     /// The memory of its bytes, held until it is executed.
     pub memory: Option<Permit>,
+    /// When its client gives it up, if it says so.
+    pub deadline: Option<Instant>,
 }
 
 /// A call, or the reason why it can't be executed.
@@ -72,7 +75,11 @@ impl Request {
         };
         let operation = Call::METHODS.iter().position(|method| *method == name);
         let name = operation.map_or(Cow::Owned(name), |at| Cow::Borrowed(Call::METHODS[at]));
-        Self { wire, name, operation, sequence, body, memory }
+        let deadline = match &body {
+            Body::Call(call) => call.deadline_ms().map(after_ms),
+            Body::Refused { .. } => None,
+        };
+        Self { wire, name, operation, sequence, body, memory, deadline }
     }
 
     /// Its id in all logs: the client's request id, if it gave one.
@@ -131,7 +138,31 @@ impl Request {
     }
 }
 
-/// The path that a call names, for the log of slow calls. None for calls on an open file.
+/// So many milliseconds from now; now, if the number is negative.
+fn after_ms(ms: i32) -> Instant {
+    Instant::now() + Duration::from_millis(u64::try_from(ms).unwrap_or(0))
+}
+
+/// Whether the call changes the store: once it has begun, it runs to its end.
+pub fn is_change(call: &Call) -> bool {
+    matches!(
+        call,
+        Call::CreateFile(_)
+            | Call::AppendFile(_)
+            | Call::AppendData(_)
+            | Call::CloseFile(_)
+            | Call::TruncateFile(_)
+            | Call::MakeDirectories(_)
+            | Call::RenamePath(_)
+            | Call::RemovePath(_)
+            | Call::SetAttributes(_)
+            | Call::ConcatFiles(_)
+            | Call::CloseSession(_)
+    )
+}
+
+/// The path that a call names, for errors and the log of slow calls: not more of it than a path may have.
+/// None for calls on an open file.
 pub fn path_of(call: &Call) -> Option<String> {
     let path = match call {
         Call::GetFileInfo(request) => &request.path,
@@ -149,9 +180,7 @@ pub fn path_of(call: &Call) -> Option<String> {
         Call::ConcatFiles(request) => &request.path,
         _ => return None,
     };
-    // Quoted and cut, so that a client's text can't break a line of the log, nor take several times
-    // the memory of its request.
-    path.as_ref().map(|path| format!("{:?}", &path[..path.floor_char_boundary(LOGGED_PATH_BYTES)]))
+    path.as_ref().map(|path| path[..path.floor_char_boundary(LOGGED_PATH_BYTES)].to_owned())
 }
 
 /// How many bytes of an answer's memory one byte of content takes. JSON writes content as base64 beside
@@ -182,13 +211,13 @@ mod tests {
     #[test]
     fn the_log_gets_no_more_of_a_path_than_a_path_may_have() {
         let wire = Wire { protocol: Protocol::Binary, framed: false };
-        let path_of_request = |path: &str| {
+        let logged = |path: &str| {
             let request = OpenFileRequest { path: Some(path.to_owned()), ..Default::default() };
             let message = <methods::OpenFile as strait_wire::Method>::call(wire, 1, &request.into());
             let Body::Call(call) = Request::parse(wire, message.to_bytes(), None).body else { panic!() };
             path_of(&call).unwrap()
         };
-        assert_eq!(path_of_request("/a\nb"), r#""/a\nb""#);
-        assert!(path_of_request(&"é\u{1}".repeat(1 << 20)).len() < 6 * MAX_PATH_BYTES);
+        assert_eq!(logged("/a\nb"), "/a\nb");
+        assert!(logged(&"é\u{1}".repeat(1 << 20)).len() <= MAX_PATH_BYTES);
     }
 }

@@ -16,6 +16,7 @@ use std::cell::RefCell;
 use std::future::Future;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Instant;
 use strait_store::work::{self, Work};
 use strait_store::{
     BlockLocation, Capabilities, Checksum, CreateOptions, Error, ErrorKind, FileReader, FileStatus,
@@ -36,17 +37,18 @@ tokio::task_local! {
     static CALLER: RefCell<Key>;
 }
 
-/// Runs a client's call: its work at stores counts for `key`, and stops when it is dropped.
-pub async fn call<F: Future>(key: Key, call: F) -> F::Output {
-    Work::scope(CALLER.scope(RefCell::new(key), call)).await
+/// Runs a client's call: its work at stores counts for `key`, and stops when it is dropped. The client
+/// waits until `deadline`, if there is one.
+pub async fn call<F: Future>(key: Key, deadline: Option<Instant>, call: F) -> F::Output {
+    Work::scope(deadline, CALLER.scope(RefCell::new(key), call)).await
 }
 
 /// Runs work that continues after the current call is dropped, for the same caller.
 fn beyond_call<F: Future>(rest: F) -> impl Future<Output = F::Output> {
-    let key = CALLER.try_with(|key| key.borrow().clone());
+    let (key, deadline) = (CALLER.try_with(|key| key.borrow().clone()), Work::deadline());
     async move {
         match key {
-            Ok(key) => call(key, rest).await,
+            Ok(key) => call(key, deadline, rest).await,
             // Outside of a call there is none to be dropped.
             Err(_) => rest.await,
         }

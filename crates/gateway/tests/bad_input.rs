@@ -95,7 +95,7 @@ fn a_frame_that_ends_inside_its_message_is_refused_and_the_next_is_served() {
         .unwrap();
     let Reply::Application(error) = client.receive::<methods::GetFileInfo>() else { panic!("no exception") };
     assert_eq!(error.kind, ApplicationErrorKind::ProtocolError);
-    client.v2::<methods::ServerInfo>(ServerInfoRequest {}).unwrap();
+    client.v2::<methods::ServerInfo>(ServerInfoRequest::default()).unwrap();
 }
 
 #[test]

@@ -383,7 +383,7 @@ fn requests_before_a_login_have_a_pace() {
     let (_dir, served) = two_users();
     let (mut stranger, began) = (served.client(), Instant::now());
     for _ in 0..5_000 {
-        stranger.v2::<methods::ServerInfo>(ServerInfoRequest {}).unwrap();
+        stranger.v2::<methods::ServerInfo>(ServerInfoRequest::default()).unwrap();
     }
     // Without a pace they take a fifth of this.
     assert!(began.elapsed() > Duration::from_millis(1_900), "{:?}", began.elapsed());
@@ -394,7 +394,7 @@ fn a_client_that_has_sent_all_its_requests_gets_all_answers_at_its_pace() {
     let (_dir, served) = two_users();
     let mut stranger = served.client();
     for _ in 0..2_500 {
-        stranger.send::<methods::ServerInfo>(&ServerInfoRequest {}.into());
+        stranger.send::<methods::ServerInfo>(&ServerInfoRequest::default().into());
     }
     stranger.stream.shutdown(std::net::Shutdown::Write).unwrap();
     for _ in 0..2_500 {
@@ -484,7 +484,7 @@ fn a_connection_that_never_asks_gives_its_place_back() {
     let mut quiet = served.session();
     assert!(silent.is_closed());
     std::thread::sleep(Duration::from_millis(500)); // longer than a silent one may
-    quiet.v2::<methods::ServerInfo>(ServerInfoRequest {}).unwrap();
+    quiet.v2::<methods::ServerInfo>(ServerInfoRequest::default()).unwrap();
 }
 
 #[test]
@@ -494,10 +494,10 @@ fn a_connection_that_asks_once_and_never_logs_in_gives_its_place_back() {
         config.limits.greeting = Duration::from_millis(300);
     });
     let mut stranger = served.client();
-    stranger.v2::<methods::ServerInfo>(ServerInfoRequest {}).unwrap();
+    stranger.v2::<methods::ServerInfo>(ServerInfoRequest::default()).unwrap();
     let mut user = logged_in(&served, "ada");
     assert!(stranger.is_closed());
-    user.v2::<methods::ServerInfo>(ServerInfoRequest {}).unwrap();
+    user.v2::<methods::ServerInfo>(ServerInfoRequest::default()).unwrap();
 }
 
 #[test]

@@ -25,7 +25,7 @@ fn post(served: &Served, fields: &str, body: &[u8]) -> Answer {
 const THRIFT: &str = "Content-Type: application/x-thrift\r\n";
 
 fn info(wire: Wire) -> Bytes {
-    methods::ServerInfo::call(wire, 1, &ServerInfoRequest {}.into()).to_bytes()
+    methods::ServerInfo::call(wire, 1, &ServerInfoRequest::default().into()).to_bytes()
 }
 
 fn call<M: Method>(served: &Served, fields: &str, args: &M::Args) -> Reply<M> {

@@ -13,12 +13,12 @@ fn connections_over_the_limit_are_ended_and_places_come_free_again() {
     let mut held: Vec<Client> = (0..3).map(|_| served.session()).collect();
     let mut fourth = served.client();
     assert!(fourth.is_closed());
-    held[0].v2::<methods::ServerInfo>(ServerInfoRequest {}).unwrap();
+    held[0].v2::<methods::ServerInfo>(ServerInfoRequest::default()).unwrap();
     drop(held.pop());
     let deadline = Instant::now() + Duration::from_secs(10);
     loop {
         let mut client = served.client();
-        client.send::<methods::ServerInfo>(&ServerInfoRequest {}.into());
+        client.send::<methods::ServerInfo>(&ServerInfoRequest::default().into());
         if client.message().is_some() {
             break;
         }
@@ -92,12 +92,12 @@ fn a_session_used_by_its_token_alone_is_in_use_as_long_as_its_connection() {
     put(&mut client, "/f", b"x");
     let token = client.token.take();
     let mut other = served.client(); // attached to no session
-    let open = OpenFileRequest { session: token.clone(), path: Some("/f".into()) };
+    let open = OpenFileRequest { session: token.clone(), path: Some("/f".into()), ..Default::default() };
     let handle = other.v2::<methods::OpenFile>(open).unwrap().handle;
     drop(client);
     std::thread::sleep(Duration::from_millis(500)); // many times the limit
     let (offset, length) = (Some(0), Some(1));
-    let read = |session| ReadRangeRequest { session, handle, offset, length };
+    let read = |session| ReadRangeRequest { session, handle, offset, length, ..Default::default() };
     assert_eq!(other.v2::<methods::ReadRange>(read(token.clone())).unwrap().data.unwrap(), "x");
     drop(other);
     let deadline = Instant::now() + Duration::from_secs(10);
@@ -136,7 +136,7 @@ fn a_closed_session_s_tokens_are_good_for_nothing() {
     for token in tokens {
         let request = OpenSessionRequest { token: token.clone(), ..Default::default() };
         assert_eq!(kind(served.client().v2::<methods::OpenSession>(request)), "Unauthenticated");
-        let by_token = OpenFileRequest { session: token, path: Some("/f".into()) };
+        let by_token = OpenFileRequest { session: token, path: Some("/f".into()), ..Default::default() };
         assert_eq!(kind(served.client().v2::<methods::OpenFile>(by_token)), "Unauthenticated");
     }
 }
@@ -230,7 +230,7 @@ fn a_client_stalled_in_mid_request_is_cut() {
     assert!(client.is_closed());
     let mut idle = served.client();
     std::thread::sleep(Duration::from_millis(700));
-    idle.v2::<methods::ServerInfo>(ServerInfoRequest {}).unwrap();
+    idle.v2::<methods::ServerInfo>(ServerInfoRequest::default()).unwrap();
 }
 
 #[test]

@@ -99,7 +99,7 @@ fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
 fn only_logged_in_users_learn_where_the_stores_are() {
     let door = Door::with(&["alice"], |_| {});
     let info = |client: &mut Client| {
-        client.v2::<methods::ServerInfo>(ServerInfoRequest {}).unwrap().stores.unwrap().remove(0)
+        client.v2::<methods::ServerInfo>(ServerInfoRequest::default()).unwrap().stores.unwrap().remove(0)
     };
     let store = info(&mut door.served.client());
     assert!(store.name.is_some() && store.uri.is_none(), "{store:?}");
@@ -145,7 +145,12 @@ fn a_lent_login_ends_in_time_or_with_its_session_and_the_lenders_goes_on() {
 
     // Closing its session ends its tokens, and no others.
     let mut lender = door.resume(&alice).unwrap();
-    lender.v2::<methods::CloseSession>(CloseSessionRequest { session: longer.token.clone() }).unwrap();
+    lender
+        .v2::<methods::CloseSession>(CloseSessionRequest {
+            session: longer.token.clone(),
+            ..Default::default()
+        })
+        .unwrap();
     for token in [&lent.token, &longer.token] {
         assert_eq!(door.resume(token).err().unwrap(), "Unauthenticated");
     }

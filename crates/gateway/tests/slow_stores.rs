@@ -197,6 +197,7 @@ fn changes_whose_clients_have_gone_do_not_become_ever_more() {
         session: owner.token.clone(),
         handle: Some(handles[3]),
         mode: Some(FlushMode::Flush),
+        ..Default::default()
     };
     assert_eq!(kind(client.v2::<methods::FlushFile>(flush)), "Busy");
     open(&mut client, "/f3").unwrap(); // a query still works

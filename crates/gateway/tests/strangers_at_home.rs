@@ -59,7 +59,7 @@ fn another_local_user_has_to_log_in_and_is_told_how() {
     for words in ["user id 54321", "--passwords FILE", "--allow-anonymous"] {
         assert!(message.contains(words), "{message}");
     }
-    let info = client.v2::<methods::ServerInfo>(ServerInfoRequest {}).unwrap();
+    let info = client.v2::<methods::ServerInfo>(ServerInfoRequest::default()).unwrap();
     assert!(info.stores.unwrap()[0].uri.is_none(), "where the stores are isn't a stranger's concern");
 
     let mut old = as_somebody_else(|| served.client_on(UNFRAMED));

@@ -63,7 +63,9 @@ fn connect(address: SocketAddr, ca: &Authority, identity: Option<&Identity>) -> 
 }
 
 fn ask(stream: &mut Encrypted) -> Option<ServerInfoReply> {
-    stream.write_all(&methods::ServerInfo::call(FRAMED, 1, &ServerInfoRequest {}.into()).to_bytes()).ok()?;
+    stream
+        .write_all(&methods::ServerInfo::call(FRAMED, 1, &ServerInfoRequest::default().into()).to_bytes())
+        .ok()?;
     let mut length = [0; 4];
     stream.read_exact(&mut length).ok()?;
     let mut message = vec![0; u32::from_be_bytes(length) as usize];
@@ -84,7 +86,7 @@ fn tls_and_clear_text_are_served_on_one_port() {
     let identity = ca.issue(dir.path()).unwrap();
     let served = serve_with(|config| config.tls = load(&identity));
     assert!(info(served.address, &ca, None).is_some());
-    served.session().v2::<methods::ServerInfo>(ServerInfoRequest {}).unwrap();
+    served.session().v2::<methods::ServerInfo>(ServerInfoRequest::default()).unwrap();
     let stranger = Authority::new().unwrap();
     assert!(info(served.address, &stranger, None).is_none(), "a stranger's certificate isn't trusted");
 }
@@ -235,7 +237,7 @@ fn where_client_certificates_are_asked_for_only_their_owners_get_in() {
 /// Whether clear text gets an answer, rather than a closed connection.
 fn is_served_in_clear_text(address: SocketAddr) -> bool {
     let mut client = Client::connect(address, FRAMED);
-    client.send::<methods::ServerInfo>(&ServerInfoRequest {}.into());
+    client.send::<methods::ServerInfo>(&ServerInfoRequest::default().into());
     client.message().is_some()
 }
 

@@ -11,14 +11,15 @@ use std::any::Any;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 use strait_telemetry::RequestId;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 /// See the module.
-#[derive(Default)]
 pub struct Work {
     stopped: AtomicBool,
+    deadline: Option<Instant>,
 }
 
 /// A loan to a part of a call.
@@ -37,8 +38,9 @@ pub async fn lend<F: Future>(what: Lent, part: F) -> F::Output {
 
 impl Work {
     /// Runs `call` as a work of its own, and stops the work if `call` is dropped before its end. If
-    /// the call ends, work that it began ahead (the next entries of a listing) continues.
-    pub async fn scope<F: Future>(call: F) -> F::Output {
+    /// the call ends, work that it began ahead (the next entries of a listing) continues. The caller
+    /// doesn't wait beyond `deadline`, if there is one.
+    pub async fn scope<F: Future>(deadline: Option<Instant>, call: F) -> F::Output {
         struct Stop(Option<Arc<Work>>);
         impl Drop for Stop {
             fn drop(&mut self) {
@@ -47,7 +49,7 @@ impl Work {
                 }
             }
         }
-        let work = Arc::<Work>::default();
+        let work = Arc::new(Work { stopped: AtomicBool::new(false), deadline });
         let mut stop = Stop(Some(work.clone()));
         let outcome = CURRENT.scope(work, call).await;
         stop.0 = None;
@@ -57,6 +59,12 @@ impl Work {
     /// The work of this task or thread, if it has one.
     pub fn current() -> Option<Arc<Self>> {
         CURRENT.try_with(Arc::clone).ok()
+    }
+
+    /// The time until which the caller of this task or thread waits, if it has said so. A store that
+    /// asks another server hands it on.
+    pub fn deadline() -> Option<Instant> {
+        CURRENT.try_with(|work| work.deadline).ok().flatten()
     }
 
     /// Whether the caller has left.
@@ -157,7 +165,7 @@ mod tests {
             told.send(check().is_err()).unwrap();
             Ok(())
         });
-        let call = tokio::spawn(Work::scope(lend(turn.clone(), part)));
+        let call = tokio::spawn(Work::scope(None, lend(turn.clone(), part)));
         tokio::task::spawn_blocking(move || has_begun.recv_timeout(DEADLINE).unwrap()).await.unwrap();
         call.abort();
         assert!(call.await.unwrap_err().is_cancelled());
@@ -165,7 +173,7 @@ mod tests {
         go_on.send(()).unwrap();
         let stopped = tokio::task::spawn_blocking(move || outcome.recv_timeout(DEADLINE).unwrap());
         assert!(stopped.await.unwrap(), "and was told");
-        let begun = std::time::Instant::now();
+        let begun = Instant::now();
         while Arc::strong_count(&turn) > 1 {
             assert!(begun.elapsed() < DEADLINE, "it keeps it");
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -176,7 +184,7 @@ mod tests {
     async fn what_a_call_began_ahead_goes_on_after_its_end() {
         let (go_on, may_go_on) = mpsc::channel::<()>();
         #[allow(clippy::async_yields_async, reason = "the call leaves work under way")]
-        let ahead = Work::scope(async {
+        let ahead = Work::scope(None, async {
             let mut ahead = Box::pin(blocking(move || {
                 may_go_on.recv().unwrap();
                 check()
@@ -187,7 +195,7 @@ mod tests {
         })
         .await;
         go_on.send(()).unwrap();
-        Work::scope(ahead).await.unwrap();
+        Work::scope(None, ahead).await.unwrap();
     }
 
     #[tokio::test]
@@ -204,7 +212,7 @@ mod tests {
 
     #[tokio::test]
     async fn work_that_goes_on_is_not_stopped() {
-        let outcome = Work::scope(async { blocking(check).await }).await;
+        let outcome = Work::scope(None, async { blocking(check).await }).await;
         outcome.unwrap();
         blocking(check).await.unwrap();
         assert!(Work::current().is_none());
@@ -224,16 +232,16 @@ mod tests {
                 std::thread::sleep(Duration::from_millis(1));
             }
         };
-        let call = Work::scope(lend(loan.clone(), long::<()>(step)));
+        let call = Work::scope(None, lend(loan.clone(), long::<()>(step)));
         // The caller waits until the work has begun, and leaves.
         let begun = tokio::task::spawn_blocking(move || nice.recv_timeout(DEADLINE).unwrap());
         tokio::select! {
             _ = call => panic!("it has no end"),
             nice = begun => assert_eq!(nice.unwrap(), (own + LONG_WORK_NICE).min(NICEST)),
         }
-        let end = std::time::Instant::now() + DEADLINE;
+        let end = Instant::now() + DEADLINE;
         while Arc::strong_count(&loan) > 1 {
-            assert!(std::time::Instant::now() < end, "the thread works on");
+            assert!(Instant::now() < end, "the thread works on");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         assert_eq!(long(|| Ok(7)).await.unwrap(), 7);

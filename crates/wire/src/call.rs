@@ -197,6 +197,19 @@ pub trait Method {
     }
 }
 
+impl DfsError {
+    /// Encodes it as the answer to one of DfsV2's methods.
+    pub fn reply(&self, wire: Wire, name: &str, sequence: i32) -> Encoded {
+        let mut to = Encoder::new(wire);
+        Envelope { name: name.to_owned(), kind: MessageKind::Reply, sequence }.write(&mut to);
+        to.struct_begin();
+        to.field_begin(1, Self::TYPE);
+        self.write(&mut to);
+        to.struct_end();
+        to.finish()
+    }
+}
+
 /// The answer to a call.
 #[derive(Debug)]
 pub enum Reply<M: Method> {
@@ -262,6 +275,12 @@ impl ApplicationError {
     }
 }
 
+/// The arguments of one of DfsV2's methods.
+pub trait Timed: Struct {
+    /// Sets after how many milliseconds the client gives the call up.
+    fn set_deadline_ms(&mut self, ms: Option<i32>);
+}
+
 /// DfsV2's methods take one struct each, as field 1.
 macro_rules! v2_args {
     ($($args:ident($request:ident);)*) => {
@@ -311,6 +330,12 @@ macro_rules! interface {
             fn from(request: $request) -> Self {
                 Self { request: Some(request) }
             }
+        }
+
+        impl Timed for $args {
+            fn set_deadline_ms(&mut self, ms: Option<i32>) {
+                self.request.get_or_insert_default().deadline_ms = ms;
+            }
         })*
 
         /// A decoded call, as a server gets it.
@@ -324,6 +349,14 @@ macro_rules! interface {
         impl Call {
             /// Names of all methods.
             pub const METHODS: &'static [&'static str] = &[$($l_name,)* $($name,)*];
+
+            /// After how many milliseconds the client gives the call up, if it says so.
+            pub fn deadline_ms(&self) -> Option<i32> {
+                match self {
+                    $(Self::$variant(request) => request.deadline_ms,)*
+                    _ => None,
+                }
+            }
 
             /// Reads the arguments of the method that the envelope names; none
             /// if there is no such method.

@@ -90,6 +90,7 @@ wire_structs! {
     }
     /// Request of `serverInfo`.
     ServerInfoRequest {
+        15 deadline_ms: i32,
     }
     /// Reply of `serverInfo`.
     ServerInfoReply {
@@ -107,6 +108,7 @@ wire_structs! {
         5 token: Secret,
         6 lend_ms: i64,
         7 lent: Secret,
+        15 deadline_ms: i32,
     }
     /// Reply of `openSession`.
     OpenSessionReply {
@@ -121,6 +123,7 @@ wire_structs! {
     /// Request of `closeSession`.
     CloseSessionRequest {
         1 session: Secret,
+        15 deadline_ms: i32,
     }
     /// Reply of `closeSession`.
     CloseSessionReply {
@@ -129,6 +132,7 @@ wire_structs! {
     GetFileInfoRequest {
         1 session: Secret,
         2 path: String,
+        15 deadline_ms: i32,
     }
     /// Reply of `getFileInfo`.
     GetFileInfoReply {
@@ -140,6 +144,7 @@ wire_structs! {
         2 path: String,
         3 cursor: i64,
         4 max_entries: i32,
+        15 deadline_ms: i32,
     }
     /// Reply of `listDirectory`.
     ListDirectoryReply {
@@ -150,6 +155,7 @@ wire_structs! {
     OpenFileRequest {
         1 session: Secret,
         2 path: String,
+        15 deadline_ms: i32,
     }
     /// Reply of `openFile`.
     OpenFileReply {
@@ -163,6 +169,7 @@ wire_structs! {
         2 handle: i64,
         3 offset: i64,
         4 length: i32,
+        15 deadline_ms: i32,
     }
     /// Reply of `readRange`.
     ReadRangeReply {
@@ -179,6 +186,7 @@ wire_structs! {
         7 replication: i16,
         8 block_size: i64,
         9 min_replicas: i16,
+        15 deadline_ms: i32,
     }
     /// Request of `appendFile`.
     AppendFileRequest {
@@ -186,6 +194,7 @@ wire_structs! {
         2 request_id: Bytes,
         3 is_retry: bool,
         4 path: String,
+        15 deadline_ms: i32,
     }
     /// Reply of `createFile` and `appendFile`.
     OpenWriterReply {
@@ -200,6 +209,7 @@ wire_structs! {
         4 handle: i64,
         5 expected_offset: i64,
         6 data: Bytes,
+        15 deadline_ms: i32,
     }
     /// Reply of `appendData`.
     AppendDataReply {
@@ -210,6 +220,7 @@ wire_structs! {
         1 session: Secret,
         2 handle: i64,
         3 mode: FlushMode,
+        15 deadline_ms: i32,
     }
     /// Reply of `flushFile`.
     FlushFileReply {
@@ -223,6 +234,7 @@ wire_structs! {
         3 is_retry: bool,
         4 handle: i64,
         5 abandon: bool,
+        15 deadline_ms: i32,
     }
     /// Reply of `closeFile`.
     CloseFileReply {
@@ -236,6 +248,7 @@ wire_structs! {
         3 is_retry: bool,
         4 path: String,
         5 length: i64,
+        15 deadline_ms: i32,
     }
     /// Request of `concatFiles`.
     ConcatFilesRequest {
@@ -244,6 +257,7 @@ wire_structs! {
         3 is_retry: bool,
         4 path: String,
         5 sources: Vec<String>,
+        15 deadline_ms: i32,
     }
     /// Request of `makeDirectories`.
     MakeDirectoriesRequest {
@@ -252,6 +266,7 @@ wire_structs! {
         3 is_retry: bool,
         4 path: String,
         5 permission: i32,
+        15 deadline_ms: i32,
     }
     /// Request of `renamePath`.
     RenamePathRequest {
@@ -261,6 +276,7 @@ wire_structs! {
         4 source: String,
         5 target: String,
         6 replace: bool,
+        15 deadline_ms: i32,
     }
     /// Request of `removePath`.
     RemovePathRequest {
@@ -269,6 +285,7 @@ wire_structs! {
         3 is_retry: bool,
         4 path: String,
         5 recursive: bool,
+        15 deadline_ms: i32,
     }
     /// Request of `setAttributes`.
     SetAttributesRequest {
@@ -282,6 +299,7 @@ wire_structs! {
         8 modified_ms: i64,
         9 accessed_ms: i64,
         10 replication: i16,
+        15 deadline_ms: i32,
     }
     /// Reply of mutations without a result of their own.
     MutationReply {
@@ -292,6 +310,7 @@ wire_structs! {
         2 path: String,
         3 offset: i64,
         4 length: i64,
+        15 deadline_ms: i32,
     }
     /// Reply of `getBlockLocations`.
     GetBlockLocationsReply {
@@ -301,6 +320,7 @@ wire_structs! {
     GetChecksumRequest {
         1 session: Secret,
         2 path: String,
+        15 deadline_ms: i32,
     }
     /// Reply of `getChecksum`.
     GetChecksumReply {
@@ -310,6 +330,7 @@ wire_structs! {
     /// Request of `getStoreStatus`.
     GetStoreStatusRequest {
         1 session: Secret,
+        15 deadline_ms: i32,
     }
     /// Reply of `getStoreStatus`.
     GetStoreStatusReply {

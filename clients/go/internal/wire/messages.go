@@ -5,6 +5,11 @@
 // structs below against the IDL.
 package wire
 
+import (
+	"math"
+	"time"
+)
+
 // Each field's tag has its id and name in the IDL. A pointer, and a field with "omitempty" that is
 // zero, isn't sent when it is absent.
 
@@ -66,7 +71,9 @@ type StoreInfo struct {
 	RecoveryMs   int32    `thrift:"4,recovery_ms"`
 }
 
-type ServerInfoRequest struct{}
+type ServerInfoRequest struct {
+	Timed
+}
 
 type ServerInfoReply struct {
 	Version int32       `thrift:"1,version"`
@@ -76,6 +83,7 @@ type ServerInfoReply struct {
 }
 
 type OpenSessionRequest struct {
+	Timed
 	Version  int32  `thrift:"1,version"`
 	Store    string `thrift:"2,store,omitempty"`
 	User     string `thrift:"3,user,omitempty"`
@@ -96,12 +104,14 @@ type OpenSessionReply struct {
 }
 
 type CloseSessionRequest struct {
+	Timed
 	Session string `thrift:"1,session,omitempty"`
 }
 
 type CloseSessionReply struct{}
 
 type GetFileInfoRequest struct {
+	Timed
 	Session string `thrift:"1,session,omitempty"`
 	Path    string `thrift:"2,path"`
 }
@@ -111,6 +121,7 @@ type GetFileInfoReply struct {
 }
 
 type ListDirectoryRequest struct {
+	Timed
 	Session    string `thrift:"1,session,omitempty"`
 	Path       string `thrift:"2,path"`
 	Cursor     *int64 `thrift:"3,cursor"`
@@ -123,6 +134,7 @@ type ListDirectoryReply struct {
 }
 
 type OpenFileRequest struct {
+	Timed
 	Session string `thrift:"1,session,omitempty"`
 	Path    string `thrift:"2,path"`
 }
@@ -134,14 +146,25 @@ type OpenFileReply struct {
 }
 
 type ReadRangeRequest struct {
-	Session string `thrift:"1,session,omitempty"`
-	Handle  int64  `thrift:"2,handle"`
-	Offset  int64  `thrift:"3,offset"`
-	Length  int32  `thrift:"4,length"`
+	Session    string `thrift:"1,session,omitempty"`
+	Handle     int64  `thrift:"2,handle"`
+	Offset     int64  `thrift:"3,offset"`
+	Length     int32  `thrift:"4,length"`
+	DeadlineMs int32  `thrift:"15,deadline_ms,omitempty"`
 }
 
 type ReadRangeReply struct {
 	Data []byte `thrift:"1,data"`
+}
+
+// Timed has the field of each request that says how long its client waits.
+type Timed struct {
+	DeadlineMs int32 `thrift:"15,deadline_ms,omitempty"`
+}
+
+// SetDeadline sets how long the client waits for the answer, from now.
+func (timed *Timed) SetDeadline(left time.Duration) {
+	timed.DeadlineMs = int32(min(max(left.Milliseconds(), 1), math.MaxInt32))
 }
 
 // Mutation has the fields that each request for a change begins with.
@@ -155,6 +178,7 @@ type Mutation struct {
 func (mutation *Mutation) Mutating() *Mutation { return mutation }
 
 type CreateFileRequest struct {
+	Timed
 	Mutation
 	Path        string `thrift:"4,path"`
 	Overwrite   bool   `thrift:"5,overwrite"`
@@ -165,6 +189,7 @@ type CreateFileRequest struct {
 }
 
 type AppendFileRequest struct {
+	Timed
 	Mutation
 	Path string `thrift:"4,path"`
 }
@@ -179,6 +204,7 @@ type AppendDataRequest struct {
 	Handle         int64  `thrift:"4,handle"`
 	ExpectedOffset int64  `thrift:"5,expected_offset"`
 	Data           []byte `thrift:"6,data"`
+	DeadlineMs     int32  `thrift:"15,deadline_ms,omitempty"`
 }
 
 type AppendDataReply struct {
@@ -186,6 +212,7 @@ type AppendDataReply struct {
 }
 
 type FlushFileRequest struct {
+	Timed
 	Session string `thrift:"1,session,omitempty"`
 	Handle  int64  `thrift:"2,handle"`
 	Mode    int32  `thrift:"3,mode,omitempty"`
@@ -197,6 +224,7 @@ type FlushFileReply struct {
 }
 
 type CloseFileRequest struct {
+	Timed
 	Mutation
 	Handle  int64 `thrift:"4,handle"`
 	Abandon bool  `thrift:"5,abandon,omitempty"`
@@ -208,24 +236,28 @@ type CloseFileReply struct {
 }
 
 type ConcatFilesRequest struct {
+	Timed
 	Mutation
 	Path    string   `thrift:"4,path"`
 	Sources []string `thrift:"5,sources"`
 }
 
 type TruncateFileRequest struct {
+	Timed
 	Mutation
 	Path   string `thrift:"4,path"`
 	Length int64  `thrift:"5,length"`
 }
 
 type MakeDirectoriesRequest struct {
+	Timed
 	Mutation
 	Path       string `thrift:"4,path"`
 	Permission *int32 `thrift:"5,permission"`
 }
 
 type RenamePathRequest struct {
+	Timed
 	Mutation
 	Source  string `thrift:"4,source"`
 	Target  string `thrift:"5,target"`
@@ -233,12 +265,14 @@ type RenamePathRequest struct {
 }
 
 type RemovePathRequest struct {
+	Timed
 	Mutation
 	Path      string `thrift:"4,path"`
 	Recursive bool   `thrift:"5,recursive"`
 }
 
 type SetAttributesRequest struct {
+	Timed
 	Mutation
 	Path        string  `thrift:"4,path"`
 	Permission  *int32  `thrift:"5,permission"`
@@ -252,6 +286,7 @@ type SetAttributesRequest struct {
 type MutationReply struct{}
 
 type GetBlockLocationsRequest struct {
+	Timed
 	Session string `thrift:"1,session,omitempty"`
 	Path    string `thrift:"2,path"`
 	Offset  int64  `thrift:"3,offset"`
@@ -263,6 +298,7 @@ type GetBlockLocationsReply struct {
 }
 
 type GetChecksumRequest struct {
+	Timed
 	Session string `thrift:"1,session,omitempty"`
 	Path    string `thrift:"2,path"`
 }
@@ -273,6 +309,7 @@ type GetChecksumReply struct {
 }
 
 type GetStoreStatusRequest struct {
+	Timed
 	Session string `thrift:"1,session,omitempty"`
 }
 

@@ -1,5 +1,6 @@
 """How long a connection may wait: until a deadline, however many waits that takes."""
 
+import math
 import socket
 import ssl
 import struct
@@ -10,6 +11,8 @@ import time
 SLACK_S = 0.05
 # A smaller limit would mean no limit.
 SHORTEST_S = 0.001
+# The largest number that a request holds: 24 days.
+LONGEST_MS = (1 << 31) - 1
 
 
 class Patience:
@@ -34,6 +37,10 @@ class Patience:
             raise TimeoutError
         if not -SLACK_S < left - self._set_s < SLACK_S:
             self._set(max(left, SHORTEST_S))
+
+    def left_ms(self) -> int:
+        """What is left until the deadline, for the gateway; at least 1."""
+        return min(max(math.ceil((self.deadline - time.monotonic()) * 1e3), 1), LONGEST_MS)
 
     def _set(self, seconds: float) -> None:
         self._set_s = seconds

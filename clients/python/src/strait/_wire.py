@@ -324,6 +324,9 @@ class Connection:
         return self._process != os.getpid()
 
     def call(self, method: str, request: Any) -> Any:
+        # Not in those of a stream: the time of each begins with the reply before it.
+        if method not in _BULK:
+            request.deadline_ms = self._patience.left_ms()
         self.send(method, request)
         return self.receive(method)
 

@@ -252,7 +252,7 @@ async fn guarded<T>(
     id: RequestId,
     work: impl Future<Output = strait_store::Result<T>>,
 ) -> strait_store::Result<T> {
-    let work = turns::call(key, Box::pin(work));
+    let work = turns::call(key, None, Box::pin(work));
     let done = AssertUnwindSafe(RequestId::scope(Some(id), work)).catch_unwind().await;
     done.unwrap_or_else(|_| {
         tracing::error!(request = %id, "a call panicked");

@@ -15,6 +15,9 @@ use tokio::sync::watch;
 /// The file whose creation waits at the gate, too.
 pub const SLOWLY_CREATED: &str = "/slow";
 
+/// The file whose opening waits at the gate, too.
+pub const SLOWLY_OPENED: &str = "/slowly-opened";
+
 /// A store in memory behind a gate, which is open at first. An append that arrives at the gate has
 /// accepted half of its bytes.
 pub struct Gated {
@@ -164,6 +167,9 @@ impl FileSystem for Gated {
     /// Panics for `/defect`.
     async fn open(&self, who: &Principal, path: &StorePath) -> Result<Box<dyn FileReader>> {
         assert_ne!(path.as_str(), "/defect");
+        if path.as_str() == SLOWLY_OPENED {
+            self.gate.pass().await;
+        }
         self.behind.open(who, path).await
     }
 

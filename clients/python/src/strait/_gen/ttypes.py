@@ -1209,10 +1209,19 @@ class StoreInfo(object):
 
 
 class ServerInfoRequest(object):
+    """
+    Attributes:
+     - deadline_ms
+
+    """
 
     __slots__ = (
+        'deadline_ms',
     )
 
+
+    def __init__(self, deadline_ms=None,):
+        self.deadline_ms = deadline_ms
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -1223,6 +1232,11 @@ class ServerInfoRequest(object):
             (fname, ftype, fid) = iprot.readFieldBegin()
             if ftype == TType.STOP:
                 break
+            if fid == 15:
+                if ftype == TType.I32:
+                    self.deadline_ms = iprot.readI32()
+                else:
+                    iprot.skip(ftype)
             else:
                 iprot.skip(ftype)
             iprot.readFieldEnd()
@@ -1233,6 +1247,10 @@ class ServerInfoRequest(object):
             oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
             return
         oprot.writeStructBegin('ServerInfoRequest')
+        if self.deadline_ms is not None:
+            oprot.writeFieldBegin('deadline_ms', TType.I32, 15)
+            oprot.writeI32(self.deadline_ms)
+            oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
 
@@ -1391,6 +1409,7 @@ class OpenSessionRequest(object):
     token and login end after at most so many milliseconds, and with the
     login's own end. Only a login can be lent.
      - lent: The token of a session lent before: that one is to last longer.
+     - deadline_ms
 
     """
 
@@ -1402,10 +1421,11 @@ class OpenSessionRequest(object):
         'token',
         'lend_ms',
         'lent',
+        'deadline_ms',
     )
 
 
-    def __init__(self, version=None, store=None, user=None, password=None, token=None, lend_ms=None, lent=None,):
+    def __init__(self, version=None, store=None, user=None, password=None, token=None, lend_ms=None, lent=None, deadline_ms=None,):
         self.version = version
         self.store = store
         self.user = user
@@ -1413,6 +1433,7 @@ class OpenSessionRequest(object):
         self.token = token
         self.lend_ms = lend_ms
         self.lent = lent
+        self.deadline_ms = deadline_ms
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -1458,6 +1479,11 @@ class OpenSessionRequest(object):
                     self.lent = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
                 else:
                     iprot.skip(ftype)
+            elif fid == 15:
+                if ftype == TType.I32:
+                    self.deadline_ms = iprot.readI32()
+                else:
+                    iprot.skip(ftype)
             else:
                 iprot.skip(ftype)
             iprot.readFieldEnd()
@@ -1495,6 +1521,10 @@ class OpenSessionRequest(object):
         if self.lent is not None:
             oprot.writeFieldBegin('lent', TType.STRING, 7)
             oprot.writeString(self.lent.encode('utf-8') if sys.version_info[0] == 2 else self.lent)
+            oprot.writeFieldEnd()
+        if self.deadline_ms is not None:
+            oprot.writeFieldBegin('deadline_ms', TType.I32, 15)
+            oprot.writeI32(self.deadline_ms)
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
@@ -1671,16 +1701,19 @@ class CloseSessionRequest(object):
 
     Attributes:
      - session
+     - deadline_ms
 
     """
 
     __slots__ = (
         'session',
+        'deadline_ms',
     )
 
 
-    def __init__(self, session=None,):
+    def __init__(self, session=None, deadline_ms=None,):
         self.session = session
+        self.deadline_ms = deadline_ms
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -1696,6 +1729,11 @@ class CloseSessionRequest(object):
                     self.session = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
                 else:
                     iprot.skip(ftype)
+            elif fid == 15:
+                if ftype == TType.I32:
+                    self.deadline_ms = iprot.readI32()
+                else:
+                    iprot.skip(ftype)
             else:
                 iprot.skip(ftype)
             iprot.readFieldEnd()
@@ -1709,6 +1747,10 @@ class CloseSessionRequest(object):
         if self.session is not None:
             oprot.writeFieldBegin('session', TType.STRING, 1)
             oprot.writeString(self.session.encode('utf-8') if sys.version_info[0] == 2 else self.session)
+            oprot.writeFieldEnd()
+        if self.deadline_ms is not None:
+            oprot.writeFieldBegin('deadline_ms', TType.I32, 15)
+            oprot.writeI32(self.deadline_ms)
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
@@ -1790,18 +1832,21 @@ class GetFileInfoRequest(object):
     Attributes:
      - session
      - path
+     - deadline_ms
 
     """
 
     __slots__ = (
         'session',
         'path',
+        'deadline_ms',
     )
 
 
-    def __init__(self, session=None, path=None,):
+    def __init__(self, session=None, path=None, deadline_ms=None,):
         self.session = session
         self.path = path
+        self.deadline_ms = deadline_ms
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -1822,6 +1867,11 @@ class GetFileInfoRequest(object):
                     self.path = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
                 else:
                     iprot.skip(ftype)
+            elif fid == 15:
+                if ftype == TType.I32:
+                    self.deadline_ms = iprot.readI32()
+                else:
+                    iprot.skip(ftype)
             else:
                 iprot.skip(ftype)
             iprot.readFieldEnd()
@@ -1839,6 +1889,10 @@ class GetFileInfoRequest(object):
         if self.path is not None:
             oprot.writeFieldBegin('path', TType.STRING, 2)
             oprot.writeString(self.path.encode('utf-8') if sys.version_info[0] == 2 else self.path)
+            oprot.writeFieldEnd()
+        if self.deadline_ms is not None:
+            oprot.writeFieldBegin('deadline_ms', TType.I32, 15)
+            oprot.writeI32(self.deadline_ms)
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
@@ -1945,6 +1999,7 @@ class ListDirectoryRequest(object):
      - path
      - cursor
      - max_entries: Most entries of a page; none: the server's own.
+     - deadline_ms
 
     """
 
@@ -1953,14 +2008,16 @@ class ListDirectoryRequest(object):
         'path',
         'cursor',
         'max_entries',
+        'deadline_ms',
     )
 
 
-    def __init__(self, session=None, path=None, cursor=None, max_entries=None,):
+    def __init__(self, session=None, path=None, cursor=None, max_entries=None, deadline_ms=None,):
         self.session = session
         self.path = path
         self.cursor = cursor
         self.max_entries = max_entries
+        self.deadline_ms = deadline_ms
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -1991,6 +2048,11 @@ class ListDirectoryRequest(object):
                     self.max_entries = iprot.readI32()
                 else:
                     iprot.skip(ftype)
+            elif fid == 15:
+                if ftype == TType.I32:
+                    self.deadline_ms = iprot.readI32()
+                else:
+                    iprot.skip(ftype)
             else:
                 iprot.skip(ftype)
             iprot.readFieldEnd()
@@ -2016,6 +2078,10 @@ class ListDirectoryRequest(object):
         if self.max_entries is not None:
             oprot.writeFieldBegin('max_entries', TType.I32, 4)
             oprot.writeI32(self.max_entries)
+            oprot.writeFieldEnd()
+        if self.deadline_ms is not None:
+            oprot.writeFieldBegin('deadline_ms', TType.I32, 15)
+            oprot.writeI32(self.deadline_ms)
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
@@ -2136,18 +2202,21 @@ class OpenFileRequest(object):
     Attributes:
      - session
      - path
+     - deadline_ms
 
     """
 
     __slots__ = (
         'session',
         'path',
+        'deadline_ms',
     )
 
 
-    def __init__(self, session=None, path=None,):
+    def __init__(self, session=None, path=None, deadline_ms=None,):
         self.session = session
         self.path = path
+        self.deadline_ms = deadline_ms
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -2168,6 +2237,11 @@ class OpenFileRequest(object):
                     self.path = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
                 else:
                     iprot.skip(ftype)
+            elif fid == 15:
+                if ftype == TType.I32:
+                    self.deadline_ms = iprot.readI32()
+                else:
+                    iprot.skip(ftype)
             else:
                 iprot.skip(ftype)
             iprot.readFieldEnd()
@@ -2185,6 +2259,10 @@ class OpenFileRequest(object):
         if self.path is not None:
             oprot.writeFieldBegin('path', TType.STRING, 2)
             oprot.writeString(self.path.encode('utf-8') if sys.version_info[0] == 2 else self.path)
+            oprot.writeFieldEnd()
+        if self.deadline_ms is not None:
+            oprot.writeFieldBegin('deadline_ms', TType.I32, 15)
+            oprot.writeI32(self.deadline_ms)
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
@@ -2313,6 +2391,7 @@ class ReadRangeRequest(object):
      - handle
      - offset
      - length
+     - deadline_ms
 
     """
 
@@ -2321,14 +2400,16 @@ class ReadRangeRequest(object):
         'handle',
         'offset',
         'length',
+        'deadline_ms',
     )
 
 
-    def __init__(self, session=None, handle=None, offset=None, length=None,):
+    def __init__(self, session=None, handle=None, offset=None, length=None, deadline_ms=None,):
         self.session = session
         self.handle = handle
         self.offset = offset
         self.length = length
+        self.deadline_ms = deadline_ms
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -2359,6 +2440,11 @@ class ReadRangeRequest(object):
                     self.length = iprot.readI32()
                 else:
                     iprot.skip(ftype)
+            elif fid == 15:
+                if ftype == TType.I32:
+                    self.deadline_ms = iprot.readI32()
+                else:
+                    iprot.skip(ftype)
             else:
                 iprot.skip(ftype)
             iprot.readFieldEnd()
@@ -2384,6 +2470,10 @@ class ReadRangeRequest(object):
         if self.length is not None:
             oprot.writeFieldBegin('length', TType.I32, 4)
             oprot.writeI32(self.length)
+            oprot.writeFieldEnd()
+        if self.deadline_ms is not None:
+            oprot.writeFieldBegin('deadline_ms', TType.I32, 15)
+            oprot.writeI32(self.deadline_ms)
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
@@ -2495,6 +2585,7 @@ class CreateFileRequest(object):
      - block_size
      - min_replicas: Replicas on disk that make the file's bytes durable: sync and close fail with fewer. It can
     only raise the store's own minimum; a store without one ignores it.
+     - deadline_ms
 
     """
 
@@ -2508,10 +2599,11 @@ class CreateFileRequest(object):
         'replication',
         'block_size',
         'min_replicas',
+        'deadline_ms',
     )
 
 
-    def __init__(self, session=None, request_id=None, is_retry=None, path=None, overwrite=None, permission=None, replication=None, block_size=None, min_replicas=None,):
+    def __init__(self, session=None, request_id=None, is_retry=None, path=None, overwrite=None, permission=None, replication=None, block_size=None, min_replicas=None, deadline_ms=None,):
         self.session = session
         self.request_id = request_id
         self.is_retry = is_retry
@@ -2521,6 +2613,7 @@ class CreateFileRequest(object):
         self.replication = replication
         self.block_size = block_size
         self.min_replicas = min_replicas
+        self.deadline_ms = deadline_ms
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -2576,6 +2669,11 @@ class CreateFileRequest(object):
                     self.min_replicas = iprot.readI16()
                 else:
                     iprot.skip(ftype)
+            elif fid == 15:
+                if ftype == TType.I32:
+                    self.deadline_ms = iprot.readI32()
+                else:
+                    iprot.skip(ftype)
             else:
                 iprot.skip(ftype)
             iprot.readFieldEnd()
@@ -2622,6 +2720,10 @@ class CreateFileRequest(object):
             oprot.writeFieldBegin('min_replicas', TType.I16, 9)
             oprot.writeI16(self.min_replicas)
             oprot.writeFieldEnd()
+        if self.deadline_ms is not None:
+            oprot.writeFieldBegin('deadline_ms', TType.I32, 15)
+            oprot.writeI32(self.deadline_ms)
+            oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
 
@@ -2656,6 +2758,7 @@ class AppendFileRequest(object):
      - request_id
      - is_retry
      - path
+     - deadline_ms
 
     """
 
@@ -2664,14 +2767,16 @@ class AppendFileRequest(object):
         'request_id',
         'is_retry',
         'path',
+        'deadline_ms',
     )
 
 
-    def __init__(self, session=None, request_id=None, is_retry=None, path=None,):
+    def __init__(self, session=None, request_id=None, is_retry=None, path=None, deadline_ms=None,):
         self.session = session
         self.request_id = request_id
         self.is_retry = is_retry
         self.path = path
+        self.deadline_ms = deadline_ms
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -2702,6 +2807,11 @@ class AppendFileRequest(object):
                     self.path = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
                 else:
                     iprot.skip(ftype)
+            elif fid == 15:
+                if ftype == TType.I32:
+                    self.deadline_ms = iprot.readI32()
+                else:
+                    iprot.skip(ftype)
             else:
                 iprot.skip(ftype)
             iprot.readFieldEnd()
@@ -2727,6 +2837,10 @@ class AppendFileRequest(object):
         if self.path is not None:
             oprot.writeFieldBegin('path', TType.STRING, 4)
             oprot.writeString(self.path.encode('utf-8') if sys.version_info[0] == 2 else self.path)
+            oprot.writeFieldEnd()
+        if self.deadline_ms is not None:
+            oprot.writeFieldBegin('deadline_ms', TType.I32, 15)
+            oprot.writeI32(self.deadline_ms)
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
@@ -2842,6 +2956,7 @@ class AppendDataRequest(object):
      - handle
      - expected_offset: Where the data begins: the file's length before it. A repetition of the last append is recognised by it.
      - data
+     - deadline_ms
 
     """
 
@@ -2852,16 +2967,18 @@ class AppendDataRequest(object):
         'handle',
         'expected_offset',
         'data',
+        'deadline_ms',
     )
 
 
-    def __init__(self, session=None, request_id=None, is_retry=None, handle=None, expected_offset=None, data=None,):
+    def __init__(self, session=None, request_id=None, is_retry=None, handle=None, expected_offset=None, data=None, deadline_ms=None,):
         self.session = session
         self.request_id = request_id
         self.is_retry = is_retry
         self.handle = handle
         self.expected_offset = expected_offset
         self.data = data
+        self.deadline_ms = deadline_ms
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -2902,6 +3019,11 @@ class AppendDataRequest(object):
                     self.data = iprot.readBinary()
                 else:
                     iprot.skip(ftype)
+            elif fid == 15:
+                if ftype == TType.I32:
+                    self.deadline_ms = iprot.readI32()
+                else:
+                    iprot.skip(ftype)
             else:
                 iprot.skip(ftype)
             iprot.readFieldEnd()
@@ -2935,6 +3057,10 @@ class AppendDataRequest(object):
         if self.data is not None:
             oprot.writeFieldBegin('data', TType.STRING, 6)
             oprot.writeBinary(self.data)
+            oprot.writeFieldEnd()
+        if self.deadline_ms is not None:
+            oprot.writeFieldBegin('deadline_ms', TType.I32, 15)
+            oprot.writeI32(self.deadline_ms)
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
@@ -3035,6 +3161,7 @@ class FlushFileRequest(object):
      - session
      - handle
      - mode
+     - deadline_ms
 
     """
 
@@ -3042,13 +3169,15 @@ class FlushFileRequest(object):
         'session',
         'handle',
         'mode',
+        'deadline_ms',
     )
 
 
-    def __init__(self, session=None, handle=None, mode=None,):
+    def __init__(self, session=None, handle=None, mode=None, deadline_ms=None,):
         self.session = session
         self.handle = handle
         self.mode = mode
+        self.deadline_ms = deadline_ms
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -3074,6 +3203,11 @@ class FlushFileRequest(object):
                     self.mode = iprot.readI32()
                 else:
                     iprot.skip(ftype)
+            elif fid == 15:
+                if ftype == TType.I32:
+                    self.deadline_ms = iprot.readI32()
+                else:
+                    iprot.skip(ftype)
             else:
                 iprot.skip(ftype)
             iprot.readFieldEnd()
@@ -3095,6 +3229,10 @@ class FlushFileRequest(object):
         if self.mode is not None:
             oprot.writeFieldBegin('mode', TType.I32, 3)
             oprot.writeI32(self.mode)
+            oprot.writeFieldEnd()
+        if self.deadline_ms is not None:
+            oprot.writeFieldBegin('deadline_ms', TType.I32, 15)
+            oprot.writeI32(self.deadline_ms)
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
@@ -3213,6 +3351,7 @@ class CloseFileRequest(object):
      - handle
      - abandon: Forgets the handle whatever happens, and drops a writer without waiting for its bytes: those
     flushed before stay, others may. The reply's length is 0.
+     - deadline_ms
 
     """
 
@@ -3222,15 +3361,17 @@ class CloseFileRequest(object):
         'is_retry',
         'handle',
         'abandon',
+        'deadline_ms',
     )
 
 
-    def __init__(self, session=None, request_id=None, is_retry=None, handle=None, abandon=None,):
+    def __init__(self, session=None, request_id=None, is_retry=None, handle=None, abandon=None, deadline_ms=None,):
         self.session = session
         self.request_id = request_id
         self.is_retry = is_retry
         self.handle = handle
         self.abandon = abandon
+        self.deadline_ms = deadline_ms
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -3266,6 +3407,11 @@ class CloseFileRequest(object):
                     self.abandon = iprot.readBool()
                 else:
                     iprot.skip(ftype)
+            elif fid == 15:
+                if ftype == TType.I32:
+                    self.deadline_ms = iprot.readI32()
+                else:
+                    iprot.skip(ftype)
             else:
                 iprot.skip(ftype)
             iprot.readFieldEnd()
@@ -3295,6 +3441,10 @@ class CloseFileRequest(object):
         if self.abandon is not None:
             oprot.writeFieldBegin('abandon', TType.BOOL, 5)
             oprot.writeBool(self.abandon)
+            oprot.writeFieldEnd()
+        if self.deadline_ms is not None:
+            oprot.writeFieldBegin('deadline_ms', TType.I32, 15)
+            oprot.writeI32(self.deadline_ms)
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
@@ -3409,6 +3559,7 @@ class TruncateFileRequest(object):
      - is_retry
      - path
      - length
+     - deadline_ms
 
     """
 
@@ -3418,15 +3569,17 @@ class TruncateFileRequest(object):
         'is_retry',
         'path',
         'length',
+        'deadline_ms',
     )
 
 
-    def __init__(self, session=None, request_id=None, is_retry=None, path=None, length=None,):
+    def __init__(self, session=None, request_id=None, is_retry=None, path=None, length=None, deadline_ms=None,):
         self.session = session
         self.request_id = request_id
         self.is_retry = is_retry
         self.path = path
         self.length = length
+        self.deadline_ms = deadline_ms
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -3462,6 +3615,11 @@ class TruncateFileRequest(object):
                     self.length = iprot.readI64()
                 else:
                     iprot.skip(ftype)
+            elif fid == 15:
+                if ftype == TType.I32:
+                    self.deadline_ms = iprot.readI32()
+                else:
+                    iprot.skip(ftype)
             else:
                 iprot.skip(ftype)
             iprot.readFieldEnd()
@@ -3491,6 +3649,10 @@ class TruncateFileRequest(object):
         if self.length is not None:
             oprot.writeFieldBegin('length', TType.I64, 5)
             oprot.writeI64(self.length)
+            oprot.writeFieldEnd()
+        if self.deadline_ms is not None:
+            oprot.writeFieldBegin('deadline_ms', TType.I32, 15)
+            oprot.writeI32(self.deadline_ms)
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
@@ -3525,6 +3687,7 @@ class ConcatFilesRequest(object):
      - is_retry
      - path
      - sources
+     - deadline_ms
 
     """
 
@@ -3534,15 +3697,17 @@ class ConcatFilesRequest(object):
         'is_retry',
         'path',
         'sources',
+        'deadline_ms',
     )
 
 
-    def __init__(self, session=None, request_id=None, is_retry=None, path=None, sources=None,):
+    def __init__(self, session=None, request_id=None, is_retry=None, path=None, sources=None, deadline_ms=None,):
         self.session = session
         self.request_id = request_id
         self.is_retry = is_retry
         self.path = path
         self.sources = sources
+        self.deadline_ms = deadline_ms
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -3583,6 +3748,11 @@ class ConcatFilesRequest(object):
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
+            elif fid == 15:
+                if ftype == TType.I32:
+                    self.deadline_ms = iprot.readI32()
+                else:
+                    iprot.skip(ftype)
             else:
                 iprot.skip(ftype)
             iprot.readFieldEnd()
@@ -3615,6 +3785,10 @@ class ConcatFilesRequest(object):
             for iter41 in self.sources:
                 oprot.writeString(iter41.encode('utf-8') if sys.version_info[0] == 2 else iter41)
             oprot.writeListEnd()
+            oprot.writeFieldEnd()
+        if self.deadline_ms is not None:
+            oprot.writeFieldBegin('deadline_ms', TType.I32, 15)
+            oprot.writeI32(self.deadline_ms)
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
@@ -3649,6 +3823,7 @@ class MakeDirectoriesRequest(object):
      - is_retry
      - path
      - permission
+     - deadline_ms
 
     """
 
@@ -3658,15 +3833,17 @@ class MakeDirectoriesRequest(object):
         'is_retry',
         'path',
         'permission',
+        'deadline_ms',
     )
 
 
-    def __init__(self, session=None, request_id=None, is_retry=None, path=None, permission=None,):
+    def __init__(self, session=None, request_id=None, is_retry=None, path=None, permission=None, deadline_ms=None,):
         self.session = session
         self.request_id = request_id
         self.is_retry = is_retry
         self.path = path
         self.permission = permission
+        self.deadline_ms = deadline_ms
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -3702,6 +3879,11 @@ class MakeDirectoriesRequest(object):
                     self.permission = iprot.readI32()
                 else:
                     iprot.skip(ftype)
+            elif fid == 15:
+                if ftype == TType.I32:
+                    self.deadline_ms = iprot.readI32()
+                else:
+                    iprot.skip(ftype)
             else:
                 iprot.skip(ftype)
             iprot.readFieldEnd()
@@ -3731,6 +3913,10 @@ class MakeDirectoriesRequest(object):
         if self.permission is not None:
             oprot.writeFieldBegin('permission', TType.I32, 5)
             oprot.writeI32(self.permission)
+            oprot.writeFieldEnd()
+        if self.deadline_ms is not None:
+            oprot.writeFieldBegin('deadline_ms', TType.I32, 15)
+            oprot.writeI32(self.deadline_ms)
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
@@ -3766,6 +3952,7 @@ class RenamePathRequest(object):
      - source
      - target: The new name itself, never a directory to move into.
      - replace
+     - deadline_ms
 
     """
 
@@ -3776,16 +3963,18 @@ class RenamePathRequest(object):
         'source',
         'target',
         'replace',
+        'deadline_ms',
     )
 
 
-    def __init__(self, session=None, request_id=None, is_retry=None, source=None, target=None, replace=None,):
+    def __init__(self, session=None, request_id=None, is_retry=None, source=None, target=None, replace=None, deadline_ms=None,):
         self.session = session
         self.request_id = request_id
         self.is_retry = is_retry
         self.source = source
         self.target = target
         self.replace = replace
+        self.deadline_ms = deadline_ms
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -3826,6 +4015,11 @@ class RenamePathRequest(object):
                     self.replace = iprot.readBool()
                 else:
                     iprot.skip(ftype)
+            elif fid == 15:
+                if ftype == TType.I32:
+                    self.deadline_ms = iprot.readI32()
+                else:
+                    iprot.skip(ftype)
             else:
                 iprot.skip(ftype)
             iprot.readFieldEnd()
@@ -3860,6 +4054,10 @@ class RenamePathRequest(object):
             oprot.writeFieldBegin('replace', TType.BOOL, 6)
             oprot.writeBool(self.replace)
             oprot.writeFieldEnd()
+        if self.deadline_ms is not None:
+            oprot.writeFieldBegin('deadline_ms', TType.I32, 15)
+            oprot.writeI32(self.deadline_ms)
+            oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
 
@@ -3893,6 +4091,7 @@ class RemovePathRequest(object):
      - is_retry
      - path
      - recursive
+     - deadline_ms
 
     """
 
@@ -3902,15 +4101,17 @@ class RemovePathRequest(object):
         'is_retry',
         'path',
         'recursive',
+        'deadline_ms',
     )
 
 
-    def __init__(self, session=None, request_id=None, is_retry=None, path=None, recursive=None,):
+    def __init__(self, session=None, request_id=None, is_retry=None, path=None, recursive=None, deadline_ms=None,):
         self.session = session
         self.request_id = request_id
         self.is_retry = is_retry
         self.path = path
         self.recursive = recursive
+        self.deadline_ms = deadline_ms
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -3946,6 +4147,11 @@ class RemovePathRequest(object):
                     self.recursive = iprot.readBool()
                 else:
                     iprot.skip(ftype)
+            elif fid == 15:
+                if ftype == TType.I32:
+                    self.deadline_ms = iprot.readI32()
+                else:
+                    iprot.skip(ftype)
             else:
                 iprot.skip(ftype)
             iprot.readFieldEnd()
@@ -3975,6 +4181,10 @@ class RemovePathRequest(object):
         if self.recursive is not None:
             oprot.writeFieldBegin('recursive', TType.BOOL, 5)
             oprot.writeBool(self.recursive)
+            oprot.writeFieldEnd()
+        if self.deadline_ms is not None:
+            oprot.writeFieldBegin('deadline_ms', TType.I32, 15)
+            oprot.writeI32(self.deadline_ms)
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
@@ -4014,6 +4224,7 @@ class SetAttributesRequest(object):
      - modified_ms
      - accessed_ms
      - replication
+     - deadline_ms
 
     """
 
@@ -4028,10 +4239,11 @@ class SetAttributesRequest(object):
         'modified_ms',
         'accessed_ms',
         'replication',
+        'deadline_ms',
     )
 
 
-    def __init__(self, session=None, request_id=None, is_retry=None, path=None, permission=None, owner=None, group=None, modified_ms=None, accessed_ms=None, replication=None,):
+    def __init__(self, session=None, request_id=None, is_retry=None, path=None, permission=None, owner=None, group=None, modified_ms=None, accessed_ms=None, replication=None, deadline_ms=None,):
         self.session = session
         self.request_id = request_id
         self.is_retry = is_retry
@@ -4042,6 +4254,7 @@ class SetAttributesRequest(object):
         self.modified_ms = modified_ms
         self.accessed_ms = accessed_ms
         self.replication = replication
+        self.deadline_ms = deadline_ms
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -4102,6 +4315,11 @@ class SetAttributesRequest(object):
                     self.replication = iprot.readI16()
                 else:
                     iprot.skip(ftype)
+            elif fid == 15:
+                if ftype == TType.I32:
+                    self.deadline_ms = iprot.readI32()
+                else:
+                    iprot.skip(ftype)
             else:
                 iprot.skip(ftype)
             iprot.readFieldEnd()
@@ -4151,6 +4369,10 @@ class SetAttributesRequest(object):
         if self.replication is not None:
             oprot.writeFieldBegin('replication', TType.I16, 10)
             oprot.writeI16(self.replication)
+            oprot.writeFieldEnd()
+        if self.deadline_ms is not None:
+            oprot.writeFieldBegin('deadline_ms', TType.I32, 15)
+            oprot.writeI32(self.deadline_ms)
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
@@ -4238,6 +4460,7 @@ class GetBlockLocationsRequest(object):
      - path
      - offset
      - length: None: to the end.
+     - deadline_ms
 
     """
 
@@ -4246,14 +4469,16 @@ class GetBlockLocationsRequest(object):
         'path',
         'offset',
         'length',
+        'deadline_ms',
     )
 
 
-    def __init__(self, session=None, path=None, offset=None, length=None,):
+    def __init__(self, session=None, path=None, offset=None, length=None, deadline_ms=None,):
         self.session = session
         self.path = path
         self.offset = offset
         self.length = length
+        self.deadline_ms = deadline_ms
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -4284,6 +4509,11 @@ class GetBlockLocationsRequest(object):
                     self.length = iprot.readI64()
                 else:
                     iprot.skip(ftype)
+            elif fid == 15:
+                if ftype == TType.I32:
+                    self.deadline_ms = iprot.readI32()
+                else:
+                    iprot.skip(ftype)
             else:
                 iprot.skip(ftype)
             iprot.readFieldEnd()
@@ -4309,6 +4539,10 @@ class GetBlockLocationsRequest(object):
         if self.length is not None:
             oprot.writeFieldBegin('length', TType.I64, 4)
             oprot.writeI64(self.length)
+            oprot.writeFieldEnd()
+        if self.deadline_ms is not None:
+            oprot.writeFieldBegin('deadline_ms', TType.I32, 15)
+            oprot.writeI32(self.deadline_ms)
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
@@ -4417,18 +4651,21 @@ class GetChecksumRequest(object):
     Attributes:
      - session
      - path
+     - deadline_ms
 
     """
 
     __slots__ = (
         'session',
         'path',
+        'deadline_ms',
     )
 
 
-    def __init__(self, session=None, path=None,):
+    def __init__(self, session=None, path=None, deadline_ms=None,):
         self.session = session
         self.path = path
+        self.deadline_ms = deadline_ms
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -4449,6 +4686,11 @@ class GetChecksumRequest(object):
                     self.path = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
                 else:
                     iprot.skip(ftype)
+            elif fid == 15:
+                if ftype == TType.I32:
+                    self.deadline_ms = iprot.readI32()
+                else:
+                    iprot.skip(ftype)
             else:
                 iprot.skip(ftype)
             iprot.readFieldEnd()
@@ -4466,6 +4708,10 @@ class GetChecksumRequest(object):
         if self.path is not None:
             oprot.writeFieldBegin('path', TType.STRING, 2)
             oprot.writeString(self.path.encode('utf-8') if sys.version_info[0] == 2 else self.path)
+            oprot.writeFieldEnd()
+        if self.deadline_ms is not None:
+            oprot.writeFieldBegin('deadline_ms', TType.I32, 15)
+            oprot.writeI32(self.deadline_ms)
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
@@ -4576,16 +4822,19 @@ class GetStoreStatusRequest(object):
     """
     Attributes:
      - session
+     - deadline_ms
 
     """
 
     __slots__ = (
         'session',
+        'deadline_ms',
     )
 
 
-    def __init__(self, session=None,):
+    def __init__(self, session=None, deadline_ms=None,):
         self.session = session
+        self.deadline_ms = deadline_ms
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -4601,6 +4850,11 @@ class GetStoreStatusRequest(object):
                     self.session = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
                 else:
                     iprot.skip(ftype)
+            elif fid == 15:
+                if ftype == TType.I32:
+                    self.deadline_ms = iprot.readI32()
+                else:
+                    iprot.skip(ftype)
             else:
                 iprot.skip(ftype)
             iprot.readFieldEnd()
@@ -4614,6 +4868,10 @@ class GetStoreStatusRequest(object):
         if self.session is not None:
             oprot.writeFieldBegin('session', TType.STRING, 1)
             oprot.writeString(self.session.encode('utf-8') if sys.version_info[0] == 2 else self.session)
+            oprot.writeFieldEnd()
+        if self.deadline_ms is not None:
+            oprot.writeFieldBegin('deadline_ms', TType.I32, 15)
+            oprot.writeI32(self.deadline_ms)
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
@@ -4837,6 +5095,22 @@ StoreInfo.thrift_spec = (
 )
 all_structs.append(ServerInfoRequest)
 ServerInfoRequest.thrift_spec = (
+    None,  # 0
+    None,  # 1
+    None,  # 2
+    None,  # 3
+    None,  # 4
+    None,  # 5
+    None,  # 6
+    None,  # 7
+    None,  # 8
+    None,  # 9
+    None,  # 10
+    None,  # 11
+    None,  # 12
+    None,  # 13
+    None,  # 14
+    (15, TType.I32, 'deadline_ms', None, None, ),  # 15
 )
 all_structs.append(ServerInfoReply)
 ServerInfoReply.thrift_spec = (
@@ -4856,6 +5130,14 @@ OpenSessionRequest.thrift_spec = (
     (5, TType.STRING, 'token', 'UTF8', None, ),  # 5
     (6, TType.I64, 'lend_ms', None, None, ),  # 6
     (7, TType.STRING, 'lent', 'UTF8', None, ),  # 7
+    None,  # 8
+    None,  # 9
+    None,  # 10
+    None,  # 11
+    None,  # 12
+    None,  # 13
+    None,  # 14
+    (15, TType.I32, 'deadline_ms', None, None, ),  # 15
 )
 all_structs.append(OpenSessionReply)
 OpenSessionReply.thrift_spec = (
@@ -4872,6 +5154,20 @@ all_structs.append(CloseSessionRequest)
 CloseSessionRequest.thrift_spec = (
     None,  # 0
     (1, TType.STRING, 'session', 'UTF8', None, ),  # 1
+    None,  # 2
+    None,  # 3
+    None,  # 4
+    None,  # 5
+    None,  # 6
+    None,  # 7
+    None,  # 8
+    None,  # 9
+    None,  # 10
+    None,  # 11
+    None,  # 12
+    None,  # 13
+    None,  # 14
+    (15, TType.I32, 'deadline_ms', None, None, ),  # 15
 )
 all_structs.append(CloseSessionReply)
 CloseSessionReply.thrift_spec = (
@@ -4881,6 +5177,19 @@ GetFileInfoRequest.thrift_spec = (
     None,  # 0
     (1, TType.STRING, 'session', 'UTF8', None, ),  # 1
     (2, TType.STRING, 'path', 'UTF8', None, ),  # 2
+    None,  # 3
+    None,  # 4
+    None,  # 5
+    None,  # 6
+    None,  # 7
+    None,  # 8
+    None,  # 9
+    None,  # 10
+    None,  # 11
+    None,  # 12
+    None,  # 13
+    None,  # 14
+    (15, TType.I32, 'deadline_ms', None, None, ),  # 15
 )
 all_structs.append(GetFileInfoReply)
 GetFileInfoReply.thrift_spec = (
@@ -4894,6 +5203,17 @@ ListDirectoryRequest.thrift_spec = (
     (2, TType.STRING, 'path', 'UTF8', None, ),  # 2
     (3, TType.I64, 'cursor', None, None, ),  # 3
     (4, TType.I32, 'max_entries', None, None, ),  # 4
+    None,  # 5
+    None,  # 6
+    None,  # 7
+    None,  # 8
+    None,  # 9
+    None,  # 10
+    None,  # 11
+    None,  # 12
+    None,  # 13
+    None,  # 14
+    (15, TType.I32, 'deadline_ms', None, None, ),  # 15
 )
 all_structs.append(ListDirectoryReply)
 ListDirectoryReply.thrift_spec = (
@@ -4906,6 +5226,19 @@ OpenFileRequest.thrift_spec = (
     None,  # 0
     (1, TType.STRING, 'session', 'UTF8', None, ),  # 1
     (2, TType.STRING, 'path', 'UTF8', None, ),  # 2
+    None,  # 3
+    None,  # 4
+    None,  # 5
+    None,  # 6
+    None,  # 7
+    None,  # 8
+    None,  # 9
+    None,  # 10
+    None,  # 11
+    None,  # 12
+    None,  # 13
+    None,  # 14
+    (15, TType.I32, 'deadline_ms', None, None, ),  # 15
 )
 all_structs.append(OpenFileReply)
 OpenFileReply.thrift_spec = (
@@ -4921,6 +5254,17 @@ ReadRangeRequest.thrift_spec = (
     (2, TType.I64, 'handle', None, None, ),  # 2
     (3, TType.I64, 'offset', None, None, ),  # 3
     (4, TType.I32, 'length', None, None, ),  # 4
+    None,  # 5
+    None,  # 6
+    None,  # 7
+    None,  # 8
+    None,  # 9
+    None,  # 10
+    None,  # 11
+    None,  # 12
+    None,  # 13
+    None,  # 14
+    (15, TType.I32, 'deadline_ms', None, None, ),  # 15
 )
 all_structs.append(ReadRangeReply)
 ReadRangeReply.thrift_spec = (
@@ -4939,6 +5283,12 @@ CreateFileRequest.thrift_spec = (
     (7, TType.I16, 'replication', None, None, ),  # 7
     (8, TType.I64, 'block_size', None, None, ),  # 8
     (9, TType.I16, 'min_replicas', None, None, ),  # 9
+    None,  # 10
+    None,  # 11
+    None,  # 12
+    None,  # 13
+    None,  # 14
+    (15, TType.I32, 'deadline_ms', None, None, ),  # 15
 )
 all_structs.append(AppendFileRequest)
 AppendFileRequest.thrift_spec = (
@@ -4947,6 +5297,17 @@ AppendFileRequest.thrift_spec = (
     (2, TType.STRING, 'request_id', 'BINARY', None, ),  # 2
     (3, TType.BOOL, 'is_retry', None, None, ),  # 3
     (4, TType.STRING, 'path', 'UTF8', None, ),  # 4
+    None,  # 5
+    None,  # 6
+    None,  # 7
+    None,  # 8
+    None,  # 9
+    None,  # 10
+    None,  # 11
+    None,  # 12
+    None,  # 13
+    None,  # 14
+    (15, TType.I32, 'deadline_ms', None, None, ),  # 15
 )
 all_structs.append(OpenWriterReply)
 OpenWriterReply.thrift_spec = (
@@ -4963,6 +5324,15 @@ AppendDataRequest.thrift_spec = (
     (4, TType.I64, 'handle', None, None, ),  # 4
     (5, TType.I64, 'expected_offset', None, None, ),  # 5
     (6, TType.STRING, 'data', 'BINARY', None, ),  # 6
+    None,  # 7
+    None,  # 8
+    None,  # 9
+    None,  # 10
+    None,  # 11
+    None,  # 12
+    None,  # 13
+    None,  # 14
+    (15, TType.I32, 'deadline_ms', None, None, ),  # 15
 )
 all_structs.append(AppendDataReply)
 AppendDataReply.thrift_spec = (
@@ -4975,6 +5345,18 @@ FlushFileRequest.thrift_spec = (
     (1, TType.STRING, 'session', 'UTF8', None, ),  # 1
     (2, TType.I64, 'handle', None, None, ),  # 2
     (3, TType.I32, 'mode', None, None, ),  # 3
+    None,  # 4
+    None,  # 5
+    None,  # 6
+    None,  # 7
+    None,  # 8
+    None,  # 9
+    None,  # 10
+    None,  # 11
+    None,  # 12
+    None,  # 13
+    None,  # 14
+    (15, TType.I32, 'deadline_ms', None, None, ),  # 15
 )
 all_structs.append(FlushFileReply)
 FlushFileReply.thrift_spec = (
@@ -4990,6 +5372,16 @@ CloseFileRequest.thrift_spec = (
     (3, TType.BOOL, 'is_retry', None, None, ),  # 3
     (4, TType.I64, 'handle', None, None, ),  # 4
     (5, TType.BOOL, 'abandon', None, None, ),  # 5
+    None,  # 6
+    None,  # 7
+    None,  # 8
+    None,  # 9
+    None,  # 10
+    None,  # 11
+    None,  # 12
+    None,  # 13
+    None,  # 14
+    (15, TType.I32, 'deadline_ms', None, None, ),  # 15
 )
 all_structs.append(CloseFileReply)
 CloseFileReply.thrift_spec = (
@@ -5005,6 +5397,16 @@ TruncateFileRequest.thrift_spec = (
     (3, TType.BOOL, 'is_retry', None, None, ),  # 3
     (4, TType.STRING, 'path', 'UTF8', None, ),  # 4
     (5, TType.I64, 'length', None, None, ),  # 5
+    None,  # 6
+    None,  # 7
+    None,  # 8
+    None,  # 9
+    None,  # 10
+    None,  # 11
+    None,  # 12
+    None,  # 13
+    None,  # 14
+    (15, TType.I32, 'deadline_ms', None, None, ),  # 15
 )
 all_structs.append(ConcatFilesRequest)
 ConcatFilesRequest.thrift_spec = (
@@ -5014,6 +5416,16 @@ ConcatFilesRequest.thrift_spec = (
     (3, TType.BOOL, 'is_retry', None, None, ),  # 3
     (4, TType.STRING, 'path', 'UTF8', None, ),  # 4
     (5, TType.LIST, 'sources', (TType.STRING, 'UTF8', False), None, ),  # 5
+    None,  # 6
+    None,  # 7
+    None,  # 8
+    None,  # 9
+    None,  # 10
+    None,  # 11
+    None,  # 12
+    None,  # 13
+    None,  # 14
+    (15, TType.I32, 'deadline_ms', None, None, ),  # 15
 )
 all_structs.append(MakeDirectoriesRequest)
 MakeDirectoriesRequest.thrift_spec = (
@@ -5023,6 +5435,16 @@ MakeDirectoriesRequest.thrift_spec = (
     (3, TType.BOOL, 'is_retry', None, None, ),  # 3
     (4, TType.STRING, 'path', 'UTF8', None, ),  # 4
     (5, TType.I32, 'permission', None, None, ),  # 5
+    None,  # 6
+    None,  # 7
+    None,  # 8
+    None,  # 9
+    None,  # 10
+    None,  # 11
+    None,  # 12
+    None,  # 13
+    None,  # 14
+    (15, TType.I32, 'deadline_ms', None, None, ),  # 15
 )
 all_structs.append(RenamePathRequest)
 RenamePathRequest.thrift_spec = (
@@ -5033,6 +5455,15 @@ RenamePathRequest.thrift_spec = (
     (4, TType.STRING, 'source', 'UTF8', None, ),  # 4
     (5, TType.STRING, 'target', 'UTF8', None, ),  # 5
     (6, TType.BOOL, 'replace', None, None, ),  # 6
+    None,  # 7
+    None,  # 8
+    None,  # 9
+    None,  # 10
+    None,  # 11
+    None,  # 12
+    None,  # 13
+    None,  # 14
+    (15, TType.I32, 'deadline_ms', None, None, ),  # 15
 )
 all_structs.append(RemovePathRequest)
 RemovePathRequest.thrift_spec = (
@@ -5042,6 +5473,16 @@ RemovePathRequest.thrift_spec = (
     (3, TType.BOOL, 'is_retry', None, None, ),  # 3
     (4, TType.STRING, 'path', 'UTF8', None, ),  # 4
     (5, TType.BOOL, 'recursive', None, None, ),  # 5
+    None,  # 6
+    None,  # 7
+    None,  # 8
+    None,  # 9
+    None,  # 10
+    None,  # 11
+    None,  # 12
+    None,  # 13
+    None,  # 14
+    (15, TType.I32, 'deadline_ms', None, None, ),  # 15
 )
 all_structs.append(SetAttributesRequest)
 SetAttributesRequest.thrift_spec = (
@@ -5056,6 +5497,11 @@ SetAttributesRequest.thrift_spec = (
     (8, TType.I64, 'modified_ms', None, None, ),  # 8
     (9, TType.I64, 'accessed_ms', None, None, ),  # 9
     (10, TType.I16, 'replication', None, None, ),  # 10
+    None,  # 11
+    None,  # 12
+    None,  # 13
+    None,  # 14
+    (15, TType.I32, 'deadline_ms', None, None, ),  # 15
 )
 all_structs.append(MutationReply)
 MutationReply.thrift_spec = (
@@ -5067,6 +5513,17 @@ GetBlockLocationsRequest.thrift_spec = (
     (2, TType.STRING, 'path', 'UTF8', None, ),  # 2
     (3, TType.I64, 'offset', None, None, ),  # 3
     (4, TType.I64, 'length', None, None, ),  # 4
+    None,  # 5
+    None,  # 6
+    None,  # 7
+    None,  # 8
+    None,  # 9
+    None,  # 10
+    None,  # 11
+    None,  # 12
+    None,  # 13
+    None,  # 14
+    (15, TType.I32, 'deadline_ms', None, None, ),  # 15
 )
 all_structs.append(GetBlockLocationsReply)
 GetBlockLocationsReply.thrift_spec = (
@@ -5078,6 +5535,19 @@ GetChecksumRequest.thrift_spec = (
     None,  # 0
     (1, TType.STRING, 'session', 'UTF8', None, ),  # 1
     (2, TType.STRING, 'path', 'UTF8', None, ),  # 2
+    None,  # 3
+    None,  # 4
+    None,  # 5
+    None,  # 6
+    None,  # 7
+    None,  # 8
+    None,  # 9
+    None,  # 10
+    None,  # 11
+    None,  # 12
+    None,  # 13
+    None,  # 14
+    (15, TType.I32, 'deadline_ms', None, None, ),  # 15
 )
 all_structs.append(GetChecksumReply)
 GetChecksumReply.thrift_spec = (
@@ -5089,6 +5559,20 @@ all_structs.append(GetStoreStatusRequest)
 GetStoreStatusRequest.thrift_spec = (
     None,  # 0
     (1, TType.STRING, 'session', 'UTF8', None, ),  # 1
+    None,  # 2
+    None,  # 3
+    None,  # 4
+    None,  # 5
+    None,  # 6
+    None,  # 7
+    None,  # 8
+    None,  # 9
+    None,  # 10
+    None,  # 11
+    None,  # 12
+    None,  # 13
+    None,  # 14
+    (15, TType.I32, 'deadline_ms', None, None, ),  # 15
 )
 all_structs.append(GetStoreStatusReply)
 GetStoreStatusReply.thrift_spec = (

@@ -12,6 +12,7 @@ import java.util.concurrent.atomic.AtomicInteger;
 import javax.net.ssl.SSLContext;
 import javax.net.ssl.SSLException;
 import org.apache.thrift.TBase;
+import org.apache.thrift.TFieldIdEnum;
 import org.apache.thrift.TException;
 
 /**
@@ -20,6 +21,9 @@ import org.apache.thrift.TException;
  * <p>It stays usable after the gateway's failures, but not after the network's.
  */
 final class Connection {
+    /** Number of the field deadline_ms, which each request has. */
+    private static final int DEADLINE_FIELD = 15;
+
     private final String gateway;
     private final ConnectOptions options;
     private final AtomicInteger silences;
@@ -75,8 +79,18 @@ final class Connection {
     }
 
     <R extends TBase<R, ?>> R call(Method<R> method, TBase<?, ?> request) throws IOException {
+        // Not in those of a stream: the time of each begins with the reply before it.
+        if (method != Method.READ_RANGE && method != Method.APPEND_DATA) {
+            setDeadline(request);
+        }
         send(method, request);
         return receive(method);
+    }
+
+    /** Tells the gateway how long this client waits. */
+    private <F extends TFieldIdEnum> void setDeadline(TBase<?, F> request) {
+        long leftMs = Math.min(Math.max(deadline.leftMs(), 1), Integer.MAX_VALUE);
+        request.setFieldValue(request.fieldForId(DEADLINE_FIELD), (int) leftMs);
     }
 
     /** Sends a request; each needs its receive, in the same order. */

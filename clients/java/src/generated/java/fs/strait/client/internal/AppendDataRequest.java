@@ -16,6 +16,7 @@ public class AppendDataRequest implements org.apache.thrift.TBase<AppendDataRequ
   private static final org.apache.thrift.protocol.TField HANDLE_FIELD_DESC = new org.apache.thrift.protocol.TField("handle", org.apache.thrift.protocol.TType.I64, (short)4);
   private static final org.apache.thrift.protocol.TField EXPECTED_OFFSET_FIELD_DESC = new org.apache.thrift.protocol.TField("expected_offset", org.apache.thrift.protocol.TType.I64, (short)5);
   private static final org.apache.thrift.protocol.TField DATA_FIELD_DESC = new org.apache.thrift.protocol.TField("data", org.apache.thrift.protocol.TType.STRING, (short)6);
+  private static final org.apache.thrift.protocol.TField DEADLINE_MS_FIELD_DESC = new org.apache.thrift.protocol.TField("deadline_ms", org.apache.thrift.protocol.TType.I32, (short)15);
 
   private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new AppendDataRequestStandardSchemeFactory();
   private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new AppendDataRequestTupleSchemeFactory();
@@ -29,6 +30,7 @@ public class AppendDataRequest implements org.apache.thrift.TBase<AppendDataRequ
    */
   public long expected_offset; // optional
   public @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer data; // optional
+  public int deadline_ms; // optional
 
   /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
   public enum _Fields implements org.apache.thrift.TFieldIdEnum {
@@ -40,7 +42,8 @@ public class AppendDataRequest implements org.apache.thrift.TBase<AppendDataRequ
      * Where the data begins: the file's length before it. A repetition of the last append is recognised by it.
      */
     EXPECTED_OFFSET((short)5, "expected_offset"),
-    DATA((short)6, "data");
+    DATA((short)6, "data"),
+    DEADLINE_MS((short)15, "deadline_ms");
 
     private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
 
@@ -68,6 +71,8 @@ public class AppendDataRequest implements org.apache.thrift.TBase<AppendDataRequ
           return EXPECTED_OFFSET;
         case 6: // DATA
           return DATA;
+        case 15: // DEADLINE_MS
+          return DEADLINE_MS;
         default:
           return null;
       }
@@ -114,8 +119,9 @@ public class AppendDataRequest implements org.apache.thrift.TBase<AppendDataRequ
   private static final int __IS_RETRY_ISSET_ID = 0;
   private static final int __HANDLE_ISSET_ID = 1;
   private static final int __EXPECTED_OFFSET_ISSET_ID = 2;
+  private static final int __DEADLINE_MS_ISSET_ID = 3;
   private byte __isset_bitfield = 0;
-  private static final _Fields optionals[] = {_Fields.SESSION,_Fields.REQUEST_ID,_Fields.IS_RETRY,_Fields.HANDLE,_Fields.EXPECTED_OFFSET,_Fields.DATA};
+  private static final _Fields optionals[] = {_Fields.SESSION,_Fields.REQUEST_ID,_Fields.IS_RETRY,_Fields.HANDLE,_Fields.EXPECTED_OFFSET,_Fields.DATA,_Fields.DEADLINE_MS};
   public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
   static {
     java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
@@ -131,6 +137,8 @@ public class AppendDataRequest implements org.apache.thrift.TBase<AppendDataRequ
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.I64)));
     tmpMap.put(_Fields.DATA, new org.apache.thrift.meta_data.FieldMetaData("data", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING        , true)));
+    tmpMap.put(_Fields.DEADLINE_MS, new org.apache.thrift.meta_data.FieldMetaData("deadline_ms", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
+        new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.I32)));
     metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
     org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(AppendDataRequest.class, metaDataMap);
   }
@@ -155,6 +163,7 @@ public class AppendDataRequest implements org.apache.thrift.TBase<AppendDataRequ
     if (other.isSetData()) {
       this.data = org.apache.thrift.TBaseHelper.copyBinary(other.data);
     }
+    this.deadline_ms = other.deadline_ms;
   }
 
   @Override
@@ -173,6 +182,8 @@ public class AppendDataRequest implements org.apache.thrift.TBase<AppendDataRequ
     setExpected_offsetIsSet(false);
     this.expected_offset = 0;
     this.data = null;
+    setDeadline_msIsSet(false);
+    this.deadline_ms = 0;
   }
 
   @org.apache.thrift.annotation.Nullable
@@ -343,6 +354,29 @@ public class AppendDataRequest implements org.apache.thrift.TBase<AppendDataRequ
     }
   }
 
+  public int getDeadline_ms() {
+    return this.deadline_ms;
+  }
+
+  public AppendDataRequest setDeadline_ms(int deadline_ms) {
+    this.deadline_ms = deadline_ms;
+    setDeadline_msIsSet(true);
+    return this;
+  }
+
+  public void unsetDeadline_ms() {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.clearBit(__isset_bitfield, __DEADLINE_MS_ISSET_ID);
+  }
+
+  /** Returns true if field deadline_ms is set (has been assigned a value) and false otherwise */
+  public boolean isSetDeadline_ms() {
+    return org.apache.thrift.EncodingUtils.testBit(__isset_bitfield, __DEADLINE_MS_ISSET_ID);
+  }
+
+  public void setDeadline_msIsSet(boolean value) {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.setBit(__isset_bitfield, __DEADLINE_MS_ISSET_ID, value);
+  }
+
   @Override
   public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
     switch (field) {
@@ -402,6 +436,14 @@ public class AppendDataRequest implements org.apache.thrift.TBase<AppendDataRequ
       }
       break;
 
+    case DEADLINE_MS:
+      if (value == null) {
+        unsetDeadline_ms();
+      } else {
+        setDeadline_ms((java.lang.Integer)value);
+      }
+      break;
+
     }
   }
 
@@ -427,6 +469,9 @@ public class AppendDataRequest implements org.apache.thrift.TBase<AppendDataRequ
     case DATA:
       return getData();
 
+    case DEADLINE_MS:
+      return getDeadline_ms();
+
     }
     throw new java.lang.IllegalStateException();
   }
@@ -451,6 +496,8 @@ public class AppendDataRequest implements org.apache.thrift.TBase<AppendDataRequ
       return isSetExpected_offset();
     case DATA:
       return isSetData();
+    case DEADLINE_MS:
+      return isSetDeadline_ms();
     }
     throw new java.lang.IllegalStateException();
   }
@@ -522,6 +569,15 @@ public class AppendDataRequest implements org.apache.thrift.TBase<AppendDataRequ
         return false;
     }
 
+    boolean this_present_deadline_ms = true && this.isSetDeadline_ms();
+    boolean that_present_deadline_ms = true && that.isSetDeadline_ms();
+    if (this_present_deadline_ms || that_present_deadline_ms) {
+      if (!(this_present_deadline_ms && that_present_deadline_ms))
+        return false;
+      if (this.deadline_ms != that.deadline_ms)
+        return false;
+    }
+
     return true;
   }
 
@@ -552,6 +608,10 @@ public class AppendDataRequest implements org.apache.thrift.TBase<AppendDataRequ
     hashCode = hashCode * 8191 + ((isSetData()) ? 131071 : 524287);
     if (isSetData())
       hashCode = hashCode * 8191 + data.hashCode();
+
+    hashCode = hashCode * 8191 + ((isSetDeadline_ms()) ? 131071 : 524287);
+    if (isSetDeadline_ms())
+      hashCode = hashCode * 8191 + deadline_ms;
 
     return hashCode;
   }
@@ -620,6 +680,16 @@ public class AppendDataRequest implements org.apache.thrift.TBase<AppendDataRequ
     }
     if (isSetData()) {
       lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.data, other.data);
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+    }
+    lastComparison = java.lang.Boolean.compare(isSetDeadline_ms(), other.isSetDeadline_ms());
+    if (lastComparison != 0) {
+      return lastComparison;
+    }
+    if (isSetDeadline_ms()) {
+      lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.deadline_ms, other.deadline_ms);
       if (lastComparison != 0) {
         return lastComparison;
       }
@@ -693,6 +763,12 @@ public class AppendDataRequest implements org.apache.thrift.TBase<AppendDataRequ
       } else {
         org.apache.thrift.TBaseHelper.toString(this.data, sb);
       }
+      first = false;
+    }
+    if (isSetDeadline_ms()) {
+      if (!first) sb.append(", ");
+      sb.append("deadline_ms:");
+      sb.append(this.deadline_ms);
       first = false;
     }
     sb.append(")");
@@ -790,6 +866,14 @@ public class AppendDataRequest implements org.apache.thrift.TBase<AppendDataRequ
               org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
             }
             break;
+          case 15: // DEADLINE_MS
+            if (schemeField.type == org.apache.thrift.protocol.TType.I32) {
+              struct.deadline_ms = iprot.readI32();
+              struct.setDeadline_msIsSet(true);
+            } else { 
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+            }
+            break;
           default:
             org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
         }
@@ -842,6 +926,11 @@ public class AppendDataRequest implements org.apache.thrift.TBase<AppendDataRequ
           oprot.writeFieldEnd();
         }
       }
+      if (struct.isSetDeadline_ms()) {
+        oprot.writeFieldBegin(DEADLINE_MS_FIELD_DESC);
+        oprot.writeI32(struct.deadline_ms);
+        oprot.writeFieldEnd();
+      }
       oprot.writeFieldStop();
       oprot.writeStructEnd();
     }
@@ -879,7 +968,10 @@ public class AppendDataRequest implements org.apache.thrift.TBase<AppendDataRequ
       if (struct.isSetData()) {
         optionals.set(5);
       }
-      oprot.writeBitSet(optionals, 6);
+      if (struct.isSetDeadline_ms()) {
+        optionals.set(6);
+      }
+      oprot.writeBitSet(optionals, 7);
       if (struct.isSetSession()) {
         oprot.writeString(struct.session);
       }
@@ -898,12 +990,15 @@ public class AppendDataRequest implements org.apache.thrift.TBase<AppendDataRequ
       if (struct.isSetData()) {
         oprot.writeBinary(struct.data);
       }
+      if (struct.isSetDeadline_ms()) {
+        oprot.writeI32(struct.deadline_ms);
+      }
     }
 
     @Override
     public void read(org.apache.thrift.protocol.TProtocol prot, AppendDataRequest struct) throws org.apache.thrift.TException {
       org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
-      java.util.BitSet incoming = iprot.readBitSet(6);
+      java.util.BitSet incoming = iprot.readBitSet(7);
       if (incoming.get(0)) {
         struct.session = iprot.readString();
         struct.setSessionIsSet(true);
@@ -927,6 +1022,10 @@ public class AppendDataRequest implements org.apache.thrift.TBase<AppendDataRequ
       if (incoming.get(5)) {
         struct.data = iprot.readBinary();
         struct.setDataIsSet(true);
+      }
+      if (incoming.get(6)) {
+        struct.deadline_ms = iprot.readI32();
+        struct.setDeadline_msIsSet(true);
       }
     }
   }

@@ -17,6 +17,7 @@ public class AppendFileRequest implements org.apache.thrift.TBase<AppendFileRequ
   private static final org.apache.thrift.protocol.TField REQUEST_ID_FIELD_DESC = new org.apache.thrift.protocol.TField("request_id", org.apache.thrift.protocol.TType.STRING, (short)2);
   private static final org.apache.thrift.protocol.TField IS_RETRY_FIELD_DESC = new org.apache.thrift.protocol.TField("is_retry", org.apache.thrift.protocol.TType.BOOL, (short)3);
   private static final org.apache.thrift.protocol.TField PATH_FIELD_DESC = new org.apache.thrift.protocol.TField("path", org.apache.thrift.protocol.TType.STRING, (short)4);
+  private static final org.apache.thrift.protocol.TField DEADLINE_MS_FIELD_DESC = new org.apache.thrift.protocol.TField("deadline_ms", org.apache.thrift.protocol.TType.I32, (short)15);
 
   private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new AppendFileRequestStandardSchemeFactory();
   private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new AppendFileRequestTupleSchemeFactory();
@@ -25,13 +26,15 @@ public class AppendFileRequest implements org.apache.thrift.TBase<AppendFileRequ
   public @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer request_id; // optional
   public boolean is_retry; // optional
   public @org.apache.thrift.annotation.Nullable java.lang.String path; // optional
+  public int deadline_ms; // optional
 
   /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
   public enum _Fields implements org.apache.thrift.TFieldIdEnum {
     SESSION((short)1, "session"),
     REQUEST_ID((short)2, "request_id"),
     IS_RETRY((short)3, "is_retry"),
-    PATH((short)4, "path");
+    PATH((short)4, "path"),
+    DEADLINE_MS((short)15, "deadline_ms");
 
     private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
 
@@ -55,6 +58,8 @@ public class AppendFileRequest implements org.apache.thrift.TBase<AppendFileRequ
           return IS_RETRY;
         case 4: // PATH
           return PATH;
+        case 15: // DEADLINE_MS
+          return DEADLINE_MS;
         default:
           return null;
       }
@@ -99,8 +104,9 @@ public class AppendFileRequest implements org.apache.thrift.TBase<AppendFileRequ
 
   // isset id assignments
   private static final int __IS_RETRY_ISSET_ID = 0;
+  private static final int __DEADLINE_MS_ISSET_ID = 1;
   private byte __isset_bitfield = 0;
-  private static final _Fields optionals[] = {_Fields.SESSION,_Fields.REQUEST_ID,_Fields.IS_RETRY,_Fields.PATH};
+  private static final _Fields optionals[] = {_Fields.SESSION,_Fields.REQUEST_ID,_Fields.IS_RETRY,_Fields.PATH,_Fields.DEADLINE_MS};
   public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
   static {
     java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
@@ -112,6 +118,8 @@ public class AppendFileRequest implements org.apache.thrift.TBase<AppendFileRequ
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.BOOL)));
     tmpMap.put(_Fields.PATH, new org.apache.thrift.meta_data.FieldMetaData("path", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING)));
+    tmpMap.put(_Fields.DEADLINE_MS, new org.apache.thrift.meta_data.FieldMetaData("deadline_ms", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
+        new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.I32)));
     metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
     org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(AppendFileRequest.class, metaDataMap);
   }
@@ -134,6 +142,7 @@ public class AppendFileRequest implements org.apache.thrift.TBase<AppendFileRequ
     if (other.isSetPath()) {
       this.path = other.path;
     }
+    this.deadline_ms = other.deadline_ms;
   }
 
   @Override
@@ -148,6 +157,8 @@ public class AppendFileRequest implements org.apache.thrift.TBase<AppendFileRequ
     setIs_retryIsSet(false);
     this.is_retry = false;
     this.path = null;
+    setDeadline_msIsSet(false);
+    this.deadline_ms = 0;
   }
 
   @org.apache.thrift.annotation.Nullable
@@ -257,6 +268,29 @@ public class AppendFileRequest implements org.apache.thrift.TBase<AppendFileRequ
     }
   }
 
+  public int getDeadline_ms() {
+    return this.deadline_ms;
+  }
+
+  public AppendFileRequest setDeadline_ms(int deadline_ms) {
+    this.deadline_ms = deadline_ms;
+    setDeadline_msIsSet(true);
+    return this;
+  }
+
+  public void unsetDeadline_ms() {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.clearBit(__isset_bitfield, __DEADLINE_MS_ISSET_ID);
+  }
+
+  /** Returns true if field deadline_ms is set (has been assigned a value) and false otherwise */
+  public boolean isSetDeadline_ms() {
+    return org.apache.thrift.EncodingUtils.testBit(__isset_bitfield, __DEADLINE_MS_ISSET_ID);
+  }
+
+  public void setDeadline_msIsSet(boolean value) {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.setBit(__isset_bitfield, __DEADLINE_MS_ISSET_ID, value);
+  }
+
   @Override
   public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
     switch (field) {
@@ -296,6 +330,14 @@ public class AppendFileRequest implements org.apache.thrift.TBase<AppendFileRequ
       }
       break;
 
+    case DEADLINE_MS:
+      if (value == null) {
+        unsetDeadline_ms();
+      } else {
+        setDeadline_ms((java.lang.Integer)value);
+      }
+      break;
+
     }
   }
 
@@ -314,6 +356,9 @@ public class AppendFileRequest implements org.apache.thrift.TBase<AppendFileRequ
 
     case PATH:
       return getPath();
+
+    case DEADLINE_MS:
+      return getDeadline_ms();
 
     }
     throw new java.lang.IllegalStateException();
@@ -335,6 +380,8 @@ public class AppendFileRequest implements org.apache.thrift.TBase<AppendFileRequ
       return isSetIs_retry();
     case PATH:
       return isSetPath();
+    case DEADLINE_MS:
+      return isSetDeadline_ms();
     }
     throw new java.lang.IllegalStateException();
   }
@@ -388,6 +435,15 @@ public class AppendFileRequest implements org.apache.thrift.TBase<AppendFileRequ
         return false;
     }
 
+    boolean this_present_deadline_ms = true && this.isSetDeadline_ms();
+    boolean that_present_deadline_ms = true && that.isSetDeadline_ms();
+    if (this_present_deadline_ms || that_present_deadline_ms) {
+      if (!(this_present_deadline_ms && that_present_deadline_ms))
+        return false;
+      if (this.deadline_ms != that.deadline_ms)
+        return false;
+    }
+
     return true;
   }
 
@@ -410,6 +466,10 @@ public class AppendFileRequest implements org.apache.thrift.TBase<AppendFileRequ
     hashCode = hashCode * 8191 + ((isSetPath()) ? 131071 : 524287);
     if (isSetPath())
       hashCode = hashCode * 8191 + path.hashCode();
+
+    hashCode = hashCode * 8191 + ((isSetDeadline_ms()) ? 131071 : 524287);
+    if (isSetDeadline_ms())
+      hashCode = hashCode * 8191 + deadline_ms;
 
     return hashCode;
   }
@@ -458,6 +518,16 @@ public class AppendFileRequest implements org.apache.thrift.TBase<AppendFileRequ
     }
     if (isSetPath()) {
       lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.path, other.path);
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+    }
+    lastComparison = java.lang.Boolean.compare(isSetDeadline_ms(), other.isSetDeadline_ms());
+    if (lastComparison != 0) {
+      return lastComparison;
+    }
+    if (isSetDeadline_ms()) {
+      lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.deadline_ms, other.deadline_ms);
       if (lastComparison != 0) {
         return lastComparison;
       }
@@ -519,6 +589,12 @@ public class AppendFileRequest implements org.apache.thrift.TBase<AppendFileRequ
       } else {
         sb.append(this.path);
       }
+      first = false;
+    }
+    if (isSetDeadline_ms()) {
+      if (!first) sb.append(", ");
+      sb.append("deadline_ms:");
+      sb.append(this.deadline_ms);
       first = false;
     }
     sb.append(")");
@@ -600,6 +676,14 @@ public class AppendFileRequest implements org.apache.thrift.TBase<AppendFileRequ
               org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
             }
             break;
+          case 15: // DEADLINE_MS
+            if (schemeField.type == org.apache.thrift.protocol.TType.I32) {
+              struct.deadline_ms = iprot.readI32();
+              struct.setDeadline_msIsSet(true);
+            } else { 
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+            }
+            break;
           default:
             org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
         }
@@ -642,6 +726,11 @@ public class AppendFileRequest implements org.apache.thrift.TBase<AppendFileRequ
           oprot.writeFieldEnd();
         }
       }
+      if (struct.isSetDeadline_ms()) {
+        oprot.writeFieldBegin(DEADLINE_MS_FIELD_DESC);
+        oprot.writeI32(struct.deadline_ms);
+        oprot.writeFieldEnd();
+      }
       oprot.writeFieldStop();
       oprot.writeStructEnd();
     }
@@ -673,7 +762,10 @@ public class AppendFileRequest implements org.apache.thrift.TBase<AppendFileRequ
       if (struct.isSetPath()) {
         optionals.set(3);
       }
-      oprot.writeBitSet(optionals, 4);
+      if (struct.isSetDeadline_ms()) {
+        optionals.set(4);
+      }
+      oprot.writeBitSet(optionals, 5);
       if (struct.isSetSession()) {
         oprot.writeString(struct.session);
       }
@@ -686,12 +778,15 @@ public class AppendFileRequest implements org.apache.thrift.TBase<AppendFileRequ
       if (struct.isSetPath()) {
         oprot.writeString(struct.path);
       }
+      if (struct.isSetDeadline_ms()) {
+        oprot.writeI32(struct.deadline_ms);
+      }
     }
 
     @Override
     public void read(org.apache.thrift.protocol.TProtocol prot, AppendFileRequest struct) throws org.apache.thrift.TException {
       org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
-      java.util.BitSet incoming = iprot.readBitSet(4);
+      java.util.BitSet incoming = iprot.readBitSet(5);
       if (incoming.get(0)) {
         struct.session = iprot.readString();
         struct.setSessionIsSet(true);
@@ -707,6 +802,10 @@ public class AppendFileRequest implements org.apache.thrift.TBase<AppendFileRequ
       if (incoming.get(3)) {
         struct.path = iprot.readString();
         struct.setPathIsSet(true);
+      }
+      if (incoming.get(4)) {
+        struct.deadline_ms = iprot.readI32();
+        struct.setDeadline_msIsSet(true);
       }
     }
   }

@@ -19,6 +19,7 @@ public class CloseFileRequest implements org.apache.thrift.TBase<CloseFileReques
   private static final org.apache.thrift.protocol.TField IS_RETRY_FIELD_DESC = new org.apache.thrift.protocol.TField("is_retry", org.apache.thrift.protocol.TType.BOOL, (short)3);
   private static final org.apache.thrift.protocol.TField HANDLE_FIELD_DESC = new org.apache.thrift.protocol.TField("handle", org.apache.thrift.protocol.TType.I64, (short)4);
   private static final org.apache.thrift.protocol.TField ABANDON_FIELD_DESC = new org.apache.thrift.protocol.TField("abandon", org.apache.thrift.protocol.TType.BOOL, (short)5);
+  private static final org.apache.thrift.protocol.TField DEADLINE_MS_FIELD_DESC = new org.apache.thrift.protocol.TField("deadline_ms", org.apache.thrift.protocol.TType.I32, (short)15);
 
   private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new CloseFileRequestStandardSchemeFactory();
   private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new CloseFileRequestTupleSchemeFactory();
@@ -32,6 +33,7 @@ public class CloseFileRequest implements org.apache.thrift.TBase<CloseFileReques
    * flushed before stay, others may. The reply's length is 0.
    */
   public boolean abandon; // optional
+  public int deadline_ms; // optional
 
   /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
   public enum _Fields implements org.apache.thrift.TFieldIdEnum {
@@ -43,7 +45,8 @@ public class CloseFileRequest implements org.apache.thrift.TBase<CloseFileReques
      * Forgets the handle whatever happens, and drops a writer without waiting for its bytes: those
      * flushed before stay, others may. The reply's length is 0.
      */
-    ABANDON((short)5, "abandon");
+    ABANDON((short)5, "abandon"),
+    DEADLINE_MS((short)15, "deadline_ms");
 
     private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
 
@@ -69,6 +72,8 @@ public class CloseFileRequest implements org.apache.thrift.TBase<CloseFileReques
           return HANDLE;
         case 5: // ABANDON
           return ABANDON;
+        case 15: // DEADLINE_MS
+          return DEADLINE_MS;
         default:
           return null;
       }
@@ -115,8 +120,9 @@ public class CloseFileRequest implements org.apache.thrift.TBase<CloseFileReques
   private static final int __IS_RETRY_ISSET_ID = 0;
   private static final int __HANDLE_ISSET_ID = 1;
   private static final int __ABANDON_ISSET_ID = 2;
+  private static final int __DEADLINE_MS_ISSET_ID = 3;
   private byte __isset_bitfield = 0;
-  private static final _Fields optionals[] = {_Fields.SESSION,_Fields.REQUEST_ID,_Fields.IS_RETRY,_Fields.HANDLE,_Fields.ABANDON};
+  private static final _Fields optionals[] = {_Fields.SESSION,_Fields.REQUEST_ID,_Fields.IS_RETRY,_Fields.HANDLE,_Fields.ABANDON,_Fields.DEADLINE_MS};
   public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
   static {
     java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
@@ -130,6 +136,8 @@ public class CloseFileRequest implements org.apache.thrift.TBase<CloseFileReques
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.I64)));
     tmpMap.put(_Fields.ABANDON, new org.apache.thrift.meta_data.FieldMetaData("abandon", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.BOOL)));
+    tmpMap.put(_Fields.DEADLINE_MS, new org.apache.thrift.meta_data.FieldMetaData("deadline_ms", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
+        new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.I32)));
     metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
     org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(CloseFileRequest.class, metaDataMap);
   }
@@ -151,6 +159,7 @@ public class CloseFileRequest implements org.apache.thrift.TBase<CloseFileReques
     this.is_retry = other.is_retry;
     this.handle = other.handle;
     this.abandon = other.abandon;
+    this.deadline_ms = other.deadline_ms;
   }
 
   @Override
@@ -168,6 +177,8 @@ public class CloseFileRequest implements org.apache.thrift.TBase<CloseFileReques
     this.handle = 0;
     setAbandonIsSet(false);
     this.abandon = false;
+    setDeadline_msIsSet(false);
+    this.deadline_ms = 0;
   }
 
   @org.apache.thrift.annotation.Nullable
@@ -306,6 +317,29 @@ public class CloseFileRequest implements org.apache.thrift.TBase<CloseFileReques
     __isset_bitfield = org.apache.thrift.EncodingUtils.setBit(__isset_bitfield, __ABANDON_ISSET_ID, value);
   }
 
+  public int getDeadline_ms() {
+    return this.deadline_ms;
+  }
+
+  public CloseFileRequest setDeadline_ms(int deadline_ms) {
+    this.deadline_ms = deadline_ms;
+    setDeadline_msIsSet(true);
+    return this;
+  }
+
+  public void unsetDeadline_ms() {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.clearBit(__isset_bitfield, __DEADLINE_MS_ISSET_ID);
+  }
+
+  /** Returns true if field deadline_ms is set (has been assigned a value) and false otherwise */
+  public boolean isSetDeadline_ms() {
+    return org.apache.thrift.EncodingUtils.testBit(__isset_bitfield, __DEADLINE_MS_ISSET_ID);
+  }
+
+  public void setDeadline_msIsSet(boolean value) {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.setBit(__isset_bitfield, __DEADLINE_MS_ISSET_ID, value);
+  }
+
   @Override
   public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
     switch (field) {
@@ -353,6 +387,14 @@ public class CloseFileRequest implements org.apache.thrift.TBase<CloseFileReques
       }
       break;
 
+    case DEADLINE_MS:
+      if (value == null) {
+        unsetDeadline_ms();
+      } else {
+        setDeadline_ms((java.lang.Integer)value);
+      }
+      break;
+
     }
   }
 
@@ -374,6 +416,9 @@ public class CloseFileRequest implements org.apache.thrift.TBase<CloseFileReques
 
     case ABANDON:
       return isAbandon();
+
+    case DEADLINE_MS:
+      return getDeadline_ms();
 
     }
     throw new java.lang.IllegalStateException();
@@ -397,6 +442,8 @@ public class CloseFileRequest implements org.apache.thrift.TBase<CloseFileReques
       return isSetHandle();
     case ABANDON:
       return isSetAbandon();
+    case DEADLINE_MS:
+      return isSetDeadline_ms();
     }
     throw new java.lang.IllegalStateException();
   }
@@ -459,6 +506,15 @@ public class CloseFileRequest implements org.apache.thrift.TBase<CloseFileReques
         return false;
     }
 
+    boolean this_present_deadline_ms = true && this.isSetDeadline_ms();
+    boolean that_present_deadline_ms = true && that.isSetDeadline_ms();
+    if (this_present_deadline_ms || that_present_deadline_ms) {
+      if (!(this_present_deadline_ms && that_present_deadline_ms))
+        return false;
+      if (this.deadline_ms != that.deadline_ms)
+        return false;
+    }
+
     return true;
   }
 
@@ -485,6 +541,10 @@ public class CloseFileRequest implements org.apache.thrift.TBase<CloseFileReques
     hashCode = hashCode * 8191 + ((isSetAbandon()) ? 131071 : 524287);
     if (isSetAbandon())
       hashCode = hashCode * 8191 + ((abandon) ? 131071 : 524287);
+
+    hashCode = hashCode * 8191 + ((isSetDeadline_ms()) ? 131071 : 524287);
+    if (isSetDeadline_ms())
+      hashCode = hashCode * 8191 + deadline_ms;
 
     return hashCode;
   }
@@ -543,6 +603,16 @@ public class CloseFileRequest implements org.apache.thrift.TBase<CloseFileReques
     }
     if (isSetAbandon()) {
       lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.abandon, other.abandon);
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+    }
+    lastComparison = java.lang.Boolean.compare(isSetDeadline_ms(), other.isSetDeadline_ms());
+    if (lastComparison != 0) {
+      return lastComparison;
+    }
+    if (isSetDeadline_ms()) {
+      lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.deadline_ms, other.deadline_ms);
       if (lastComparison != 0) {
         return lastComparison;
       }
@@ -606,6 +676,12 @@ public class CloseFileRequest implements org.apache.thrift.TBase<CloseFileReques
       if (!first) sb.append(", ");
       sb.append("abandon:");
       sb.append(this.abandon);
+      first = false;
+    }
+    if (isSetDeadline_ms()) {
+      if (!first) sb.append(", ");
+      sb.append("deadline_ms:");
+      sb.append(this.deadline_ms);
       first = false;
     }
     sb.append(")");
@@ -695,6 +771,14 @@ public class CloseFileRequest implements org.apache.thrift.TBase<CloseFileReques
               org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
             }
             break;
+          case 15: // DEADLINE_MS
+            if (schemeField.type == org.apache.thrift.protocol.TType.I32) {
+              struct.deadline_ms = iprot.readI32();
+              struct.setDeadline_msIsSet(true);
+            } else { 
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+            }
+            break;
           default:
             org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
         }
@@ -740,6 +824,11 @@ public class CloseFileRequest implements org.apache.thrift.TBase<CloseFileReques
         oprot.writeBool(struct.abandon);
         oprot.writeFieldEnd();
       }
+      if (struct.isSetDeadline_ms()) {
+        oprot.writeFieldBegin(DEADLINE_MS_FIELD_DESC);
+        oprot.writeI32(struct.deadline_ms);
+        oprot.writeFieldEnd();
+      }
       oprot.writeFieldStop();
       oprot.writeStructEnd();
     }
@@ -774,7 +863,10 @@ public class CloseFileRequest implements org.apache.thrift.TBase<CloseFileReques
       if (struct.isSetAbandon()) {
         optionals.set(4);
       }
-      oprot.writeBitSet(optionals, 5);
+      if (struct.isSetDeadline_ms()) {
+        optionals.set(5);
+      }
+      oprot.writeBitSet(optionals, 6);
       if (struct.isSetSession()) {
         oprot.writeString(struct.session);
       }
@@ -790,12 +882,15 @@ public class CloseFileRequest implements org.apache.thrift.TBase<CloseFileReques
       if (struct.isSetAbandon()) {
         oprot.writeBool(struct.abandon);
       }
+      if (struct.isSetDeadline_ms()) {
+        oprot.writeI32(struct.deadline_ms);
+      }
     }
 
     @Override
     public void read(org.apache.thrift.protocol.TProtocol prot, CloseFileRequest struct) throws org.apache.thrift.TException {
       org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
-      java.util.BitSet incoming = iprot.readBitSet(5);
+      java.util.BitSet incoming = iprot.readBitSet(6);
       if (incoming.get(0)) {
         struct.session = iprot.readString();
         struct.setSessionIsSet(true);
@@ -815,6 +910,10 @@ public class CloseFileRequest implements org.apache.thrift.TBase<CloseFileReques
       if (incoming.get(4)) {
         struct.abandon = iprot.readBool();
         struct.setAbandonIsSet(true);
+      }
+      if (incoming.get(5)) {
+        struct.deadline_ms = iprot.readI32();
+        struct.setDeadline_msIsSet(true);
       }
     }
   }

@@ -15,6 +15,7 @@ public class ConcatFilesRequest implements org.apache.thrift.TBase<ConcatFilesRe
   private static final org.apache.thrift.protocol.TField IS_RETRY_FIELD_DESC = new org.apache.thrift.protocol.TField("is_retry", org.apache.thrift.protocol.TType.BOOL, (short)3);
   private static final org.apache.thrift.protocol.TField PATH_FIELD_DESC = new org.apache.thrift.protocol.TField("path", org.apache.thrift.protocol.TType.STRING, (short)4);
   private static final org.apache.thrift.protocol.TField SOURCES_FIELD_DESC = new org.apache.thrift.protocol.TField("sources", org.apache.thrift.protocol.TType.LIST, (short)5);
+  private static final org.apache.thrift.protocol.TField DEADLINE_MS_FIELD_DESC = new org.apache.thrift.protocol.TField("deadline_ms", org.apache.thrift.protocol.TType.I32, (short)15);
 
   private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new ConcatFilesRequestStandardSchemeFactory();
   private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new ConcatFilesRequestTupleSchemeFactory();
@@ -24,6 +25,7 @@ public class ConcatFilesRequest implements org.apache.thrift.TBase<ConcatFilesRe
   public boolean is_retry; // optional
   public @org.apache.thrift.annotation.Nullable java.lang.String path; // optional
   public @org.apache.thrift.annotation.Nullable java.util.List<java.lang.String> sources; // optional
+  public int deadline_ms; // optional
 
   /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
   public enum _Fields implements org.apache.thrift.TFieldIdEnum {
@@ -31,7 +33,8 @@ public class ConcatFilesRequest implements org.apache.thrift.TBase<ConcatFilesRe
     REQUEST_ID((short)2, "request_id"),
     IS_RETRY((short)3, "is_retry"),
     PATH((short)4, "path"),
-    SOURCES((short)5, "sources");
+    SOURCES((short)5, "sources"),
+    DEADLINE_MS((short)15, "deadline_ms");
 
     private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
 
@@ -57,6 +60,8 @@ public class ConcatFilesRequest implements org.apache.thrift.TBase<ConcatFilesRe
           return PATH;
         case 5: // SOURCES
           return SOURCES;
+        case 15: // DEADLINE_MS
+          return DEADLINE_MS;
         default:
           return null;
       }
@@ -101,8 +106,9 @@ public class ConcatFilesRequest implements org.apache.thrift.TBase<ConcatFilesRe
 
   // isset id assignments
   private static final int __IS_RETRY_ISSET_ID = 0;
+  private static final int __DEADLINE_MS_ISSET_ID = 1;
   private byte __isset_bitfield = 0;
-  private static final _Fields optionals[] = {_Fields.SESSION,_Fields.REQUEST_ID,_Fields.IS_RETRY,_Fields.PATH,_Fields.SOURCES};
+  private static final _Fields optionals[] = {_Fields.SESSION,_Fields.REQUEST_ID,_Fields.IS_RETRY,_Fields.PATH,_Fields.SOURCES,_Fields.DEADLINE_MS};
   public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
   static {
     java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
@@ -117,6 +123,8 @@ public class ConcatFilesRequest implements org.apache.thrift.TBase<ConcatFilesRe
     tmpMap.put(_Fields.SOURCES, new org.apache.thrift.meta_data.FieldMetaData("sources", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
         new org.apache.thrift.meta_data.ListMetaData(org.apache.thrift.protocol.TType.LIST, 
             new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING))));
+    tmpMap.put(_Fields.DEADLINE_MS, new org.apache.thrift.meta_data.FieldMetaData("deadline_ms", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
+        new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.I32)));
     metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
     org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(ConcatFilesRequest.class, metaDataMap);
   }
@@ -143,6 +151,7 @@ public class ConcatFilesRequest implements org.apache.thrift.TBase<ConcatFilesRe
       java.util.List<java.lang.String> __this__sources = new java.util.ArrayList<java.lang.String>(other.sources);
       this.sources = __this__sources;
     }
+    this.deadline_ms = other.deadline_ms;
   }
 
   @Override
@@ -158,6 +167,8 @@ public class ConcatFilesRequest implements org.apache.thrift.TBase<ConcatFilesRe
     this.is_retry = false;
     this.path = null;
     this.sources = null;
+    setDeadline_msIsSet(false);
+    this.deadline_ms = 0;
   }
 
   @org.apache.thrift.annotation.Nullable
@@ -308,6 +319,29 @@ public class ConcatFilesRequest implements org.apache.thrift.TBase<ConcatFilesRe
     }
   }
 
+  public int getDeadline_ms() {
+    return this.deadline_ms;
+  }
+
+  public ConcatFilesRequest setDeadline_ms(int deadline_ms) {
+    this.deadline_ms = deadline_ms;
+    setDeadline_msIsSet(true);
+    return this;
+  }
+
+  public void unsetDeadline_ms() {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.clearBit(__isset_bitfield, __DEADLINE_MS_ISSET_ID);
+  }
+
+  /** Returns true if field deadline_ms is set (has been assigned a value) and false otherwise */
+  public boolean isSetDeadline_ms() {
+    return org.apache.thrift.EncodingUtils.testBit(__isset_bitfield, __DEADLINE_MS_ISSET_ID);
+  }
+
+  public void setDeadline_msIsSet(boolean value) {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.setBit(__isset_bitfield, __DEADLINE_MS_ISSET_ID, value);
+  }
+
   @Override
   public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
     switch (field) {
@@ -355,6 +389,14 @@ public class ConcatFilesRequest implements org.apache.thrift.TBase<ConcatFilesRe
       }
       break;
 
+    case DEADLINE_MS:
+      if (value == null) {
+        unsetDeadline_ms();
+      } else {
+        setDeadline_ms((java.lang.Integer)value);
+      }
+      break;
+
     }
   }
 
@@ -376,6 +418,9 @@ public class ConcatFilesRequest implements org.apache.thrift.TBase<ConcatFilesRe
 
     case SOURCES:
       return getSources();
+
+    case DEADLINE_MS:
+      return getDeadline_ms();
 
     }
     throw new java.lang.IllegalStateException();
@@ -399,6 +444,8 @@ public class ConcatFilesRequest implements org.apache.thrift.TBase<ConcatFilesRe
       return isSetPath();
     case SOURCES:
       return isSetSources();
+    case DEADLINE_MS:
+      return isSetDeadline_ms();
     }
     throw new java.lang.IllegalStateException();
   }
@@ -461,6 +508,15 @@ public class ConcatFilesRequest implements org.apache.thrift.TBase<ConcatFilesRe
         return false;
     }
 
+    boolean this_present_deadline_ms = true && this.isSetDeadline_ms();
+    boolean that_present_deadline_ms = true && that.isSetDeadline_ms();
+    if (this_present_deadline_ms || that_present_deadline_ms) {
+      if (!(this_present_deadline_ms && that_present_deadline_ms))
+        return false;
+      if (this.deadline_ms != that.deadline_ms)
+        return false;
+    }
+
     return true;
   }
 
@@ -487,6 +543,10 @@ public class ConcatFilesRequest implements org.apache.thrift.TBase<ConcatFilesRe
     hashCode = hashCode * 8191 + ((isSetSources()) ? 131071 : 524287);
     if (isSetSources())
       hashCode = hashCode * 8191 + sources.hashCode();
+
+    hashCode = hashCode * 8191 + ((isSetDeadline_ms()) ? 131071 : 524287);
+    if (isSetDeadline_ms())
+      hashCode = hashCode * 8191 + deadline_ms;
 
     return hashCode;
   }
@@ -545,6 +605,16 @@ public class ConcatFilesRequest implements org.apache.thrift.TBase<ConcatFilesRe
     }
     if (isSetSources()) {
       lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.sources, other.sources);
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+    }
+    lastComparison = java.lang.Boolean.compare(isSetDeadline_ms(), other.isSetDeadline_ms());
+    if (lastComparison != 0) {
+      return lastComparison;
+    }
+    if (isSetDeadline_ms()) {
+      lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.deadline_ms, other.deadline_ms);
       if (lastComparison != 0) {
         return lastComparison;
       }
@@ -616,6 +686,12 @@ public class ConcatFilesRequest implements org.apache.thrift.TBase<ConcatFilesRe
       } else {
         sb.append(this.sources);
       }
+      first = false;
+    }
+    if (isSetDeadline_ms()) {
+      if (!first) sb.append(", ");
+      sb.append("deadline_ms:");
+      sb.append(this.deadline_ms);
       first = false;
     }
     sb.append(")");
@@ -715,6 +791,14 @@ public class ConcatFilesRequest implements org.apache.thrift.TBase<ConcatFilesRe
               org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
             }
             break;
+          case 15: // DEADLINE_MS
+            if (schemeField.type == org.apache.thrift.protocol.TType.I32) {
+              struct.deadline_ms = iprot.readI32();
+              struct.setDeadline_msIsSet(true);
+            } else { 
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+            }
+            break;
           default:
             org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
         }
@@ -771,6 +855,11 @@ public class ConcatFilesRequest implements org.apache.thrift.TBase<ConcatFilesRe
           oprot.writeFieldEnd();
         }
       }
+      if (struct.isSetDeadline_ms()) {
+        oprot.writeFieldBegin(DEADLINE_MS_FIELD_DESC);
+        oprot.writeI32(struct.deadline_ms);
+        oprot.writeFieldEnd();
+      }
       oprot.writeFieldStop();
       oprot.writeStructEnd();
     }
@@ -805,7 +894,10 @@ public class ConcatFilesRequest implements org.apache.thrift.TBase<ConcatFilesRe
       if (struct.isSetSources()) {
         optionals.set(4);
       }
-      oprot.writeBitSet(optionals, 5);
+      if (struct.isSetDeadline_ms()) {
+        optionals.set(5);
+      }
+      oprot.writeBitSet(optionals, 6);
       if (struct.isSetSession()) {
         oprot.writeString(struct.session);
       }
@@ -827,12 +919,15 @@ public class ConcatFilesRequest implements org.apache.thrift.TBase<ConcatFilesRe
           }
         }
       }
+      if (struct.isSetDeadline_ms()) {
+        oprot.writeI32(struct.deadline_ms);
+      }
     }
 
     @Override
     public void read(org.apache.thrift.protocol.TProtocol prot, ConcatFilesRequest struct) throws org.apache.thrift.TException {
       org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
-      java.util.BitSet incoming = iprot.readBitSet(5);
+      java.util.BitSet incoming = iprot.readBitSet(6);
       if (incoming.get(0)) {
         struct.session = iprot.readString();
         struct.setSessionIsSet(true);
@@ -861,6 +956,10 @@ public class ConcatFilesRequest implements org.apache.thrift.TBase<ConcatFilesRe
           }
         }
         struct.setSourcesIsSet(true);
+      }
+      if (incoming.get(5)) {
+        struct.deadline_ms = iprot.readI32();
+        struct.setDeadline_msIsSet(true);
       }
     }
   }

@@ -22,6 +22,7 @@ public class CreateFileRequest implements org.apache.thrift.TBase<CreateFileRequ
   private static final org.apache.thrift.protocol.TField REPLICATION_FIELD_DESC = new org.apache.thrift.protocol.TField("replication", org.apache.thrift.protocol.TType.I16, (short)7);
   private static final org.apache.thrift.protocol.TField BLOCK_SIZE_FIELD_DESC = new org.apache.thrift.protocol.TField("block_size", org.apache.thrift.protocol.TType.I64, (short)8);
   private static final org.apache.thrift.protocol.TField MIN_REPLICAS_FIELD_DESC = new org.apache.thrift.protocol.TField("min_replicas", org.apache.thrift.protocol.TType.I16, (short)9);
+  private static final org.apache.thrift.protocol.TField DEADLINE_MS_FIELD_DESC = new org.apache.thrift.protocol.TField("deadline_ms", org.apache.thrift.protocol.TType.I32, (short)15);
 
   private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new CreateFileRequestStandardSchemeFactory();
   private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new CreateFileRequestTupleSchemeFactory();
@@ -39,6 +40,7 @@ public class CreateFileRequest implements org.apache.thrift.TBase<CreateFileRequ
    * only raise the store's own minimum; a store without one ignores it.
    */
   public short min_replicas; // optional
+  public int deadline_ms; // optional
 
   /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
   public enum _Fields implements org.apache.thrift.TFieldIdEnum {
@@ -54,7 +56,8 @@ public class CreateFileRequest implements org.apache.thrift.TBase<CreateFileRequ
      * Replicas on disk that make the file's bytes durable: sync and close fail with fewer. It can
      * only raise the store's own minimum; a store without one ignores it.
      */
-    MIN_REPLICAS((short)9, "min_replicas");
+    MIN_REPLICAS((short)9, "min_replicas"),
+    DEADLINE_MS((short)15, "deadline_ms");
 
     private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
 
@@ -88,6 +91,8 @@ public class CreateFileRequest implements org.apache.thrift.TBase<CreateFileRequ
           return BLOCK_SIZE;
         case 9: // MIN_REPLICAS
           return MIN_REPLICAS;
+        case 15: // DEADLINE_MS
+          return DEADLINE_MS;
         default:
           return null;
       }
@@ -137,8 +142,9 @@ public class CreateFileRequest implements org.apache.thrift.TBase<CreateFileRequ
   private static final int __REPLICATION_ISSET_ID = 3;
   private static final int __BLOCK_SIZE_ISSET_ID = 4;
   private static final int __MIN_REPLICAS_ISSET_ID = 5;
+  private static final int __DEADLINE_MS_ISSET_ID = 6;
   private byte __isset_bitfield = 0;
-  private static final _Fields optionals[] = {_Fields.SESSION,_Fields.REQUEST_ID,_Fields.IS_RETRY,_Fields.PATH,_Fields.OVERWRITE,_Fields.PERMISSION,_Fields.REPLICATION,_Fields.BLOCK_SIZE,_Fields.MIN_REPLICAS};
+  private static final _Fields optionals[] = {_Fields.SESSION,_Fields.REQUEST_ID,_Fields.IS_RETRY,_Fields.PATH,_Fields.OVERWRITE,_Fields.PERMISSION,_Fields.REPLICATION,_Fields.BLOCK_SIZE,_Fields.MIN_REPLICAS,_Fields.DEADLINE_MS};
   public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
   static {
     java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
@@ -160,6 +166,8 @@ public class CreateFileRequest implements org.apache.thrift.TBase<CreateFileRequ
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.I64)));
     tmpMap.put(_Fields.MIN_REPLICAS, new org.apache.thrift.meta_data.FieldMetaData("min_replicas", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.I16)));
+    tmpMap.put(_Fields.DEADLINE_MS, new org.apache.thrift.meta_data.FieldMetaData("deadline_ms", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
+        new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.I32)));
     metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
     org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(CreateFileRequest.class, metaDataMap);
   }
@@ -187,6 +195,7 @@ public class CreateFileRequest implements org.apache.thrift.TBase<CreateFileRequ
     this.replication = other.replication;
     this.block_size = other.block_size;
     this.min_replicas = other.min_replicas;
+    this.deadline_ms = other.deadline_ms;
   }
 
   @Override
@@ -211,6 +220,8 @@ public class CreateFileRequest implements org.apache.thrift.TBase<CreateFileRequ
     this.block_size = 0;
     setMin_replicasIsSet(false);
     this.min_replicas = 0;
+    setDeadline_msIsSet(false);
+    this.deadline_ms = 0;
   }
 
   @org.apache.thrift.annotation.Nullable
@@ -443,6 +454,29 @@ public class CreateFileRequest implements org.apache.thrift.TBase<CreateFileRequ
     __isset_bitfield = org.apache.thrift.EncodingUtils.setBit(__isset_bitfield, __MIN_REPLICAS_ISSET_ID, value);
   }
 
+  public int getDeadline_ms() {
+    return this.deadline_ms;
+  }
+
+  public CreateFileRequest setDeadline_ms(int deadline_ms) {
+    this.deadline_ms = deadline_ms;
+    setDeadline_msIsSet(true);
+    return this;
+  }
+
+  public void unsetDeadline_ms() {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.clearBit(__isset_bitfield, __DEADLINE_MS_ISSET_ID);
+  }
+
+  /** Returns true if field deadline_ms is set (has been assigned a value) and false otherwise */
+  public boolean isSetDeadline_ms() {
+    return org.apache.thrift.EncodingUtils.testBit(__isset_bitfield, __DEADLINE_MS_ISSET_ID);
+  }
+
+  public void setDeadline_msIsSet(boolean value) {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.setBit(__isset_bitfield, __DEADLINE_MS_ISSET_ID, value);
+  }
+
   @Override
   public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
     switch (field) {
@@ -522,6 +556,14 @@ public class CreateFileRequest implements org.apache.thrift.TBase<CreateFileRequ
       }
       break;
 
+    case DEADLINE_MS:
+      if (value == null) {
+        unsetDeadline_ms();
+      } else {
+        setDeadline_ms((java.lang.Integer)value);
+      }
+      break;
+
     }
   }
 
@@ -556,6 +598,9 @@ public class CreateFileRequest implements org.apache.thrift.TBase<CreateFileRequ
     case MIN_REPLICAS:
       return getMin_replicas();
 
+    case DEADLINE_MS:
+      return getDeadline_ms();
+
     }
     throw new java.lang.IllegalStateException();
   }
@@ -586,6 +631,8 @@ public class CreateFileRequest implements org.apache.thrift.TBase<CreateFileRequ
       return isSetBlock_size();
     case MIN_REPLICAS:
       return isSetMin_replicas();
+    case DEADLINE_MS:
+      return isSetDeadline_ms();
     }
     throw new java.lang.IllegalStateException();
   }
@@ -684,6 +731,15 @@ public class CreateFileRequest implements org.apache.thrift.TBase<CreateFileRequ
         return false;
     }
 
+    boolean this_present_deadline_ms = true && this.isSetDeadline_ms();
+    boolean that_present_deadline_ms = true && that.isSetDeadline_ms();
+    if (this_present_deadline_ms || that_present_deadline_ms) {
+      if (!(this_present_deadline_ms && that_present_deadline_ms))
+        return false;
+      if (this.deadline_ms != that.deadline_ms)
+        return false;
+    }
+
     return true;
   }
 
@@ -726,6 +782,10 @@ public class CreateFileRequest implements org.apache.thrift.TBase<CreateFileRequ
     hashCode = hashCode * 8191 + ((isSetMin_replicas()) ? 131071 : 524287);
     if (isSetMin_replicas())
       hashCode = hashCode * 8191 + min_replicas;
+
+    hashCode = hashCode * 8191 + ((isSetDeadline_ms()) ? 131071 : 524287);
+    if (isSetDeadline_ms())
+      hashCode = hashCode * 8191 + deadline_ms;
 
     return hashCode;
   }
@@ -828,6 +888,16 @@ public class CreateFileRequest implements org.apache.thrift.TBase<CreateFileRequ
         return lastComparison;
       }
     }
+    lastComparison = java.lang.Boolean.compare(isSetDeadline_ms(), other.isSetDeadline_ms());
+    if (lastComparison != 0) {
+      return lastComparison;
+    }
+    if (isSetDeadline_ms()) {
+      lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.deadline_ms, other.deadline_ms);
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+    }
     return 0;
   }
 
@@ -915,6 +985,12 @@ public class CreateFileRequest implements org.apache.thrift.TBase<CreateFileRequ
       if (!first) sb.append(", ");
       sb.append("min_replicas:");
       sb.append(this.min_replicas);
+      first = false;
+    }
+    if (isSetDeadline_ms()) {
+      if (!first) sb.append(", ");
+      sb.append("deadline_ms:");
+      sb.append(this.deadline_ms);
       first = false;
     }
     sb.append(")");
@@ -1036,6 +1112,14 @@ public class CreateFileRequest implements org.apache.thrift.TBase<CreateFileRequ
               org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
             }
             break;
+          case 15: // DEADLINE_MS
+            if (schemeField.type == org.apache.thrift.protocol.TType.I32) {
+              struct.deadline_ms = iprot.readI32();
+              struct.setDeadline_msIsSet(true);
+            } else { 
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+            }
+            break;
           default:
             org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
         }
@@ -1103,6 +1187,11 @@ public class CreateFileRequest implements org.apache.thrift.TBase<CreateFileRequ
         oprot.writeI16(struct.min_replicas);
         oprot.writeFieldEnd();
       }
+      if (struct.isSetDeadline_ms()) {
+        oprot.writeFieldBegin(DEADLINE_MS_FIELD_DESC);
+        oprot.writeI32(struct.deadline_ms);
+        oprot.writeFieldEnd();
+      }
       oprot.writeFieldStop();
       oprot.writeStructEnd();
     }
@@ -1149,7 +1238,10 @@ public class CreateFileRequest implements org.apache.thrift.TBase<CreateFileRequ
       if (struct.isSetMin_replicas()) {
         optionals.set(8);
       }
-      oprot.writeBitSet(optionals, 9);
+      if (struct.isSetDeadline_ms()) {
+        optionals.set(9);
+      }
+      oprot.writeBitSet(optionals, 10);
       if (struct.isSetSession()) {
         oprot.writeString(struct.session);
       }
@@ -1177,12 +1269,15 @@ public class CreateFileRequest implements org.apache.thrift.TBase<CreateFileRequ
       if (struct.isSetMin_replicas()) {
         oprot.writeI16(struct.min_replicas);
       }
+      if (struct.isSetDeadline_ms()) {
+        oprot.writeI32(struct.deadline_ms);
+      }
     }
 
     @Override
     public void read(org.apache.thrift.protocol.TProtocol prot, CreateFileRequest struct) throws org.apache.thrift.TException {
       org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
-      java.util.BitSet incoming = iprot.readBitSet(9);
+      java.util.BitSet incoming = iprot.readBitSet(10);
       if (incoming.get(0)) {
         struct.session = iprot.readString();
         struct.setSessionIsSet(true);
@@ -1218,6 +1313,10 @@ public class CreateFileRequest implements org.apache.thrift.TBase<CreateFileRequ
       if (incoming.get(8)) {
         struct.min_replicas = iprot.readI16();
         struct.setMin_replicasIsSet(true);
+      }
+      if (incoming.get(9)) {
+        struct.deadline_ms = iprot.readI32();
+        struct.setDeadline_msIsSet(true);
       }
     }
   }

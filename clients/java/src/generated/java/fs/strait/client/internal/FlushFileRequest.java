@@ -13,6 +13,7 @@ public class FlushFileRequest implements org.apache.thrift.TBase<FlushFileReques
   private static final org.apache.thrift.protocol.TField SESSION_FIELD_DESC = new org.apache.thrift.protocol.TField("session", org.apache.thrift.protocol.TType.STRING, (short)1);
   private static final org.apache.thrift.protocol.TField HANDLE_FIELD_DESC = new org.apache.thrift.protocol.TField("handle", org.apache.thrift.protocol.TType.I64, (short)2);
   private static final org.apache.thrift.protocol.TField MODE_FIELD_DESC = new org.apache.thrift.protocol.TField("mode", org.apache.thrift.protocol.TType.I32, (short)3);
+  private static final org.apache.thrift.protocol.TField DEADLINE_MS_FIELD_DESC = new org.apache.thrift.protocol.TField("deadline_ms", org.apache.thrift.protocol.TType.I32, (short)15);
 
   private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new FlushFileRequestStandardSchemeFactory();
   private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new FlushFileRequestTupleSchemeFactory();
@@ -24,6 +25,7 @@ public class FlushFileRequest implements org.apache.thrift.TBase<FlushFileReques
    * @see FlushMode
    */
   public @org.apache.thrift.annotation.Nullable FlushMode mode; // optional
+  public int deadline_ms; // optional
 
   /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
   public enum _Fields implements org.apache.thrift.TFieldIdEnum {
@@ -33,7 +35,8 @@ public class FlushFileRequest implements org.apache.thrift.TBase<FlushFileReques
      * 
      * @see FlushMode
      */
-    MODE((short)3, "mode");
+    MODE((short)3, "mode"),
+    DEADLINE_MS((short)15, "deadline_ms");
 
     private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
 
@@ -55,6 +58,8 @@ public class FlushFileRequest implements org.apache.thrift.TBase<FlushFileReques
           return HANDLE;
         case 3: // MODE
           return MODE;
+        case 15: // DEADLINE_MS
+          return DEADLINE_MS;
         default:
           return null;
       }
@@ -99,8 +104,9 @@ public class FlushFileRequest implements org.apache.thrift.TBase<FlushFileReques
 
   // isset id assignments
   private static final int __HANDLE_ISSET_ID = 0;
+  private static final int __DEADLINE_MS_ISSET_ID = 1;
   private byte __isset_bitfield = 0;
-  private static final _Fields optionals[] = {_Fields.SESSION,_Fields.HANDLE,_Fields.MODE};
+  private static final _Fields optionals[] = {_Fields.SESSION,_Fields.HANDLE,_Fields.MODE,_Fields.DEADLINE_MS};
   public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
   static {
     java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
@@ -110,6 +116,8 @@ public class FlushFileRequest implements org.apache.thrift.TBase<FlushFileReques
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.I64)));
     tmpMap.put(_Fields.MODE, new org.apache.thrift.meta_data.FieldMetaData("mode", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
         new org.apache.thrift.meta_data.EnumMetaData(org.apache.thrift.protocol.TType.ENUM, FlushMode.class)));
+    tmpMap.put(_Fields.DEADLINE_MS, new org.apache.thrift.meta_data.FieldMetaData("deadline_ms", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
+        new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.I32)));
     metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
     org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(FlushFileRequest.class, metaDataMap);
   }
@@ -129,6 +137,7 @@ public class FlushFileRequest implements org.apache.thrift.TBase<FlushFileReques
     if (other.isSetMode()) {
       this.mode = other.mode;
     }
+    this.deadline_ms = other.deadline_ms;
   }
 
   @Override
@@ -142,6 +151,8 @@ public class FlushFileRequest implements org.apache.thrift.TBase<FlushFileReques
     setHandleIsSet(false);
     this.handle = 0;
     this.mode = null;
+    setDeadline_msIsSet(false);
+    this.deadline_ms = 0;
   }
 
   @org.apache.thrift.annotation.Nullable
@@ -225,6 +236,29 @@ public class FlushFileRequest implements org.apache.thrift.TBase<FlushFileReques
     }
   }
 
+  public int getDeadline_ms() {
+    return this.deadline_ms;
+  }
+
+  public FlushFileRequest setDeadline_ms(int deadline_ms) {
+    this.deadline_ms = deadline_ms;
+    setDeadline_msIsSet(true);
+    return this;
+  }
+
+  public void unsetDeadline_ms() {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.clearBit(__isset_bitfield, __DEADLINE_MS_ISSET_ID);
+  }
+
+  /** Returns true if field deadline_ms is set (has been assigned a value) and false otherwise */
+  public boolean isSetDeadline_ms() {
+    return org.apache.thrift.EncodingUtils.testBit(__isset_bitfield, __DEADLINE_MS_ISSET_ID);
+  }
+
+  public void setDeadline_msIsSet(boolean value) {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.setBit(__isset_bitfield, __DEADLINE_MS_ISSET_ID, value);
+  }
+
   @Override
   public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
     switch (field) {
@@ -252,6 +286,14 @@ public class FlushFileRequest implements org.apache.thrift.TBase<FlushFileReques
       }
       break;
 
+    case DEADLINE_MS:
+      if (value == null) {
+        unsetDeadline_ms();
+      } else {
+        setDeadline_ms((java.lang.Integer)value);
+      }
+      break;
+
     }
   }
 
@@ -267,6 +309,9 @@ public class FlushFileRequest implements org.apache.thrift.TBase<FlushFileReques
 
     case MODE:
       return getMode();
+
+    case DEADLINE_MS:
+      return getDeadline_ms();
 
     }
     throw new java.lang.IllegalStateException();
@@ -286,6 +331,8 @@ public class FlushFileRequest implements org.apache.thrift.TBase<FlushFileReques
       return isSetHandle();
     case MODE:
       return isSetMode();
+    case DEADLINE_MS:
+      return isSetDeadline_ms();
     }
     throw new java.lang.IllegalStateException();
   }
@@ -330,6 +377,15 @@ public class FlushFileRequest implements org.apache.thrift.TBase<FlushFileReques
         return false;
     }
 
+    boolean this_present_deadline_ms = true && this.isSetDeadline_ms();
+    boolean that_present_deadline_ms = true && that.isSetDeadline_ms();
+    if (this_present_deadline_ms || that_present_deadline_ms) {
+      if (!(this_present_deadline_ms && that_present_deadline_ms))
+        return false;
+      if (this.deadline_ms != that.deadline_ms)
+        return false;
+    }
+
     return true;
   }
 
@@ -348,6 +404,10 @@ public class FlushFileRequest implements org.apache.thrift.TBase<FlushFileReques
     hashCode = hashCode * 8191 + ((isSetMode()) ? 131071 : 524287);
     if (isSetMode())
       hashCode = hashCode * 8191 + mode.getValue();
+
+    hashCode = hashCode * 8191 + ((isSetDeadline_ms()) ? 131071 : 524287);
+    if (isSetDeadline_ms())
+      hashCode = hashCode * 8191 + deadline_ms;
 
     return hashCode;
   }
@@ -386,6 +446,16 @@ public class FlushFileRequest implements org.apache.thrift.TBase<FlushFileReques
     }
     if (isSetMode()) {
       lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.mode, other.mode);
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+    }
+    lastComparison = java.lang.Boolean.compare(isSetDeadline_ms(), other.isSetDeadline_ms());
+    if (lastComparison != 0) {
+      return lastComparison;
+    }
+    if (isSetDeadline_ms()) {
+      lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.deadline_ms, other.deadline_ms);
       if (lastComparison != 0) {
         return lastComparison;
       }
@@ -437,6 +507,12 @@ public class FlushFileRequest implements org.apache.thrift.TBase<FlushFileReques
       } else {
         sb.append(this.mode);
       }
+      first = false;
+    }
+    if (isSetDeadline_ms()) {
+      if (!first) sb.append(", ");
+      sb.append("deadline_ms:");
+      sb.append(this.deadline_ms);
       first = false;
     }
     sb.append(")");
@@ -510,6 +586,14 @@ public class FlushFileRequest implements org.apache.thrift.TBase<FlushFileReques
               org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
             }
             break;
+          case 15: // DEADLINE_MS
+            if (schemeField.type == org.apache.thrift.protocol.TType.I32) {
+              struct.deadline_ms = iprot.readI32();
+              struct.setDeadline_msIsSet(true);
+            } else { 
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+            }
+            break;
           default:
             org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
         }
@@ -545,6 +629,11 @@ public class FlushFileRequest implements org.apache.thrift.TBase<FlushFileReques
           oprot.writeFieldEnd();
         }
       }
+      if (struct.isSetDeadline_ms()) {
+        oprot.writeFieldBegin(DEADLINE_MS_FIELD_DESC);
+        oprot.writeI32(struct.deadline_ms);
+        oprot.writeFieldEnd();
+      }
       oprot.writeFieldStop();
       oprot.writeStructEnd();
     }
@@ -573,7 +662,10 @@ public class FlushFileRequest implements org.apache.thrift.TBase<FlushFileReques
       if (struct.isSetMode()) {
         optionals.set(2);
       }
-      oprot.writeBitSet(optionals, 3);
+      if (struct.isSetDeadline_ms()) {
+        optionals.set(3);
+      }
+      oprot.writeBitSet(optionals, 4);
       if (struct.isSetSession()) {
         oprot.writeString(struct.session);
       }
@@ -583,12 +675,15 @@ public class FlushFileRequest implements org.apache.thrift.TBase<FlushFileReques
       if (struct.isSetMode()) {
         oprot.writeI32(struct.mode.getValue());
       }
+      if (struct.isSetDeadline_ms()) {
+        oprot.writeI32(struct.deadline_ms);
+      }
     }
 
     @Override
     public void read(org.apache.thrift.protocol.TProtocol prot, FlushFileRequest struct) throws org.apache.thrift.TException {
       org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
-      java.util.BitSet incoming = iprot.readBitSet(3);
+      java.util.BitSet incoming = iprot.readBitSet(4);
       if (incoming.get(0)) {
         struct.session = iprot.readString();
         struct.setSessionIsSet(true);
@@ -600,6 +695,10 @@ public class FlushFileRequest implements org.apache.thrift.TBase<FlushFileReques
       if (incoming.get(2)) {
         struct.mode = fs.strait.client.internal.FlushMode.findByValue(iprot.readI32());
         struct.setModeIsSet(true);
+      }
+      if (incoming.get(3)) {
+        struct.deadline_ms = iprot.readI32();
+        struct.setDeadline_msIsSet(true);
       }
     }
   }

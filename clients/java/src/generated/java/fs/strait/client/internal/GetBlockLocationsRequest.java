@@ -14,6 +14,7 @@ public class GetBlockLocationsRequest implements org.apache.thrift.TBase<GetBloc
   private static final org.apache.thrift.protocol.TField PATH_FIELD_DESC = new org.apache.thrift.protocol.TField("path", org.apache.thrift.protocol.TType.STRING, (short)2);
   private static final org.apache.thrift.protocol.TField OFFSET_FIELD_DESC = new org.apache.thrift.protocol.TField("offset", org.apache.thrift.protocol.TType.I64, (short)3);
   private static final org.apache.thrift.protocol.TField LENGTH_FIELD_DESC = new org.apache.thrift.protocol.TField("length", org.apache.thrift.protocol.TType.I64, (short)4);
+  private static final org.apache.thrift.protocol.TField DEADLINE_MS_FIELD_DESC = new org.apache.thrift.protocol.TField("deadline_ms", org.apache.thrift.protocol.TType.I32, (short)15);
 
   private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new GetBlockLocationsRequestStandardSchemeFactory();
   private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new GetBlockLocationsRequestTupleSchemeFactory();
@@ -25,6 +26,7 @@ public class GetBlockLocationsRequest implements org.apache.thrift.TBase<GetBloc
    * None: to the end.
    */
   public long length; // optional
+  public int deadline_ms; // optional
 
   /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
   public enum _Fields implements org.apache.thrift.TFieldIdEnum {
@@ -34,7 +36,8 @@ public class GetBlockLocationsRequest implements org.apache.thrift.TBase<GetBloc
     /**
      * None: to the end.
      */
-    LENGTH((short)4, "length");
+    LENGTH((short)4, "length"),
+    DEADLINE_MS((short)15, "deadline_ms");
 
     private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
 
@@ -58,6 +61,8 @@ public class GetBlockLocationsRequest implements org.apache.thrift.TBase<GetBloc
           return OFFSET;
         case 4: // LENGTH
           return LENGTH;
+        case 15: // DEADLINE_MS
+          return DEADLINE_MS;
         default:
           return null;
       }
@@ -103,8 +108,9 @@ public class GetBlockLocationsRequest implements org.apache.thrift.TBase<GetBloc
   // isset id assignments
   private static final int __OFFSET_ISSET_ID = 0;
   private static final int __LENGTH_ISSET_ID = 1;
+  private static final int __DEADLINE_MS_ISSET_ID = 2;
   private byte __isset_bitfield = 0;
-  private static final _Fields optionals[] = {_Fields.SESSION,_Fields.PATH,_Fields.OFFSET,_Fields.LENGTH};
+  private static final _Fields optionals[] = {_Fields.SESSION,_Fields.PATH,_Fields.OFFSET,_Fields.LENGTH,_Fields.DEADLINE_MS};
   public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
   static {
     java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
@@ -116,6 +122,8 @@ public class GetBlockLocationsRequest implements org.apache.thrift.TBase<GetBloc
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.I64)));
     tmpMap.put(_Fields.LENGTH, new org.apache.thrift.meta_data.FieldMetaData("length", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.I64)));
+    tmpMap.put(_Fields.DEADLINE_MS, new org.apache.thrift.meta_data.FieldMetaData("deadline_ms", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
+        new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.I32)));
     metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
     org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(GetBlockLocationsRequest.class, metaDataMap);
   }
@@ -136,6 +144,7 @@ public class GetBlockLocationsRequest implements org.apache.thrift.TBase<GetBloc
     }
     this.offset = other.offset;
     this.length = other.length;
+    this.deadline_ms = other.deadline_ms;
   }
 
   @Override
@@ -151,6 +160,8 @@ public class GetBlockLocationsRequest implements org.apache.thrift.TBase<GetBloc
     this.offset = 0;
     setLengthIsSet(false);
     this.length = 0;
+    setDeadline_msIsSet(false);
+    this.deadline_ms = 0;
   }
 
   @org.apache.thrift.annotation.Nullable
@@ -255,6 +266,29 @@ public class GetBlockLocationsRequest implements org.apache.thrift.TBase<GetBloc
     __isset_bitfield = org.apache.thrift.EncodingUtils.setBit(__isset_bitfield, __LENGTH_ISSET_ID, value);
   }
 
+  public int getDeadline_ms() {
+    return this.deadline_ms;
+  }
+
+  public GetBlockLocationsRequest setDeadline_ms(int deadline_ms) {
+    this.deadline_ms = deadline_ms;
+    setDeadline_msIsSet(true);
+    return this;
+  }
+
+  public void unsetDeadline_ms() {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.clearBit(__isset_bitfield, __DEADLINE_MS_ISSET_ID);
+  }
+
+  /** Returns true if field deadline_ms is set (has been assigned a value) and false otherwise */
+  public boolean isSetDeadline_ms() {
+    return org.apache.thrift.EncodingUtils.testBit(__isset_bitfield, __DEADLINE_MS_ISSET_ID);
+  }
+
+  public void setDeadline_msIsSet(boolean value) {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.setBit(__isset_bitfield, __DEADLINE_MS_ISSET_ID, value);
+  }
+
   @Override
   public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
     switch (field) {
@@ -290,6 +324,14 @@ public class GetBlockLocationsRequest implements org.apache.thrift.TBase<GetBloc
       }
       break;
 
+    case DEADLINE_MS:
+      if (value == null) {
+        unsetDeadline_ms();
+      } else {
+        setDeadline_ms((java.lang.Integer)value);
+      }
+      break;
+
     }
   }
 
@@ -308,6 +350,9 @@ public class GetBlockLocationsRequest implements org.apache.thrift.TBase<GetBloc
 
     case LENGTH:
       return getLength();
+
+    case DEADLINE_MS:
+      return getDeadline_ms();
 
     }
     throw new java.lang.IllegalStateException();
@@ -329,6 +374,8 @@ public class GetBlockLocationsRequest implements org.apache.thrift.TBase<GetBloc
       return isSetOffset();
     case LENGTH:
       return isSetLength();
+    case DEADLINE_MS:
+      return isSetDeadline_ms();
     }
     throw new java.lang.IllegalStateException();
   }
@@ -382,6 +429,15 @@ public class GetBlockLocationsRequest implements org.apache.thrift.TBase<GetBloc
         return false;
     }
 
+    boolean this_present_deadline_ms = true && this.isSetDeadline_ms();
+    boolean that_present_deadline_ms = true && that.isSetDeadline_ms();
+    if (this_present_deadline_ms || that_present_deadline_ms) {
+      if (!(this_present_deadline_ms && that_present_deadline_ms))
+        return false;
+      if (this.deadline_ms != that.deadline_ms)
+        return false;
+    }
+
     return true;
   }
 
@@ -404,6 +460,10 @@ public class GetBlockLocationsRequest implements org.apache.thrift.TBase<GetBloc
     hashCode = hashCode * 8191 + ((isSetLength()) ? 131071 : 524287);
     if (isSetLength())
       hashCode = hashCode * 8191 + org.apache.thrift.TBaseHelper.hashCode(length);
+
+    hashCode = hashCode * 8191 + ((isSetDeadline_ms()) ? 131071 : 524287);
+    if (isSetDeadline_ms())
+      hashCode = hashCode * 8191 + deadline_ms;
 
     return hashCode;
   }
@@ -452,6 +512,16 @@ public class GetBlockLocationsRequest implements org.apache.thrift.TBase<GetBloc
     }
     if (isSetLength()) {
       lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.length, other.length);
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+    }
+    lastComparison = java.lang.Boolean.compare(isSetDeadline_ms(), other.isSetDeadline_ms());
+    if (lastComparison != 0) {
+      return lastComparison;
+    }
+    if (isSetDeadline_ms()) {
+      lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.deadline_ms, other.deadline_ms);
       if (lastComparison != 0) {
         return lastComparison;
       }
@@ -509,6 +579,12 @@ public class GetBlockLocationsRequest implements org.apache.thrift.TBase<GetBloc
       if (!first) sb.append(", ");
       sb.append("length:");
       sb.append(this.length);
+      first = false;
+    }
+    if (isSetDeadline_ms()) {
+      if (!first) sb.append(", ");
+      sb.append("deadline_ms:");
+      sb.append(this.deadline_ms);
       first = false;
     }
     sb.append(")");
@@ -590,6 +666,14 @@ public class GetBlockLocationsRequest implements org.apache.thrift.TBase<GetBloc
               org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
             }
             break;
+          case 15: // DEADLINE_MS
+            if (schemeField.type == org.apache.thrift.protocol.TType.I32) {
+              struct.deadline_ms = iprot.readI32();
+              struct.setDeadline_msIsSet(true);
+            } else { 
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+            }
+            break;
           default:
             org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
         }
@@ -630,6 +714,11 @@ public class GetBlockLocationsRequest implements org.apache.thrift.TBase<GetBloc
         oprot.writeI64(struct.length);
         oprot.writeFieldEnd();
       }
+      if (struct.isSetDeadline_ms()) {
+        oprot.writeFieldBegin(DEADLINE_MS_FIELD_DESC);
+        oprot.writeI32(struct.deadline_ms);
+        oprot.writeFieldEnd();
+      }
       oprot.writeFieldStop();
       oprot.writeStructEnd();
     }
@@ -661,7 +750,10 @@ public class GetBlockLocationsRequest implements org.apache.thrift.TBase<GetBloc
       if (struct.isSetLength()) {
         optionals.set(3);
       }
-      oprot.writeBitSet(optionals, 4);
+      if (struct.isSetDeadline_ms()) {
+        optionals.set(4);
+      }
+      oprot.writeBitSet(optionals, 5);
       if (struct.isSetSession()) {
         oprot.writeString(struct.session);
       }
@@ -674,12 +766,15 @@ public class GetBlockLocationsRequest implements org.apache.thrift.TBase<GetBloc
       if (struct.isSetLength()) {
         oprot.writeI64(struct.length);
       }
+      if (struct.isSetDeadline_ms()) {
+        oprot.writeI32(struct.deadline_ms);
+      }
     }
 
     @Override
     public void read(org.apache.thrift.protocol.TProtocol prot, GetBlockLocationsRequest struct) throws org.apache.thrift.TException {
       org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
-      java.util.BitSet incoming = iprot.readBitSet(4);
+      java.util.BitSet incoming = iprot.readBitSet(5);
       if (incoming.get(0)) {
         struct.session = iprot.readString();
         struct.setSessionIsSet(true);
@@ -695,6 +790,10 @@ public class GetBlockLocationsRequest implements org.apache.thrift.TBase<GetBloc
       if (incoming.get(3)) {
         struct.length = iprot.readI64();
         struct.setLengthIsSet(true);
+      }
+      if (incoming.get(4)) {
+        struct.deadline_ms = iprot.readI32();
+        struct.setDeadline_msIsSet(true);
       }
     }
   }

@@ -12,17 +12,20 @@ public class GetChecksumRequest implements org.apache.thrift.TBase<GetChecksumRe
 
   private static final org.apache.thrift.protocol.TField SESSION_FIELD_DESC = new org.apache.thrift.protocol.TField("session", org.apache.thrift.protocol.TType.STRING, (short)1);
   private static final org.apache.thrift.protocol.TField PATH_FIELD_DESC = new org.apache.thrift.protocol.TField("path", org.apache.thrift.protocol.TType.STRING, (short)2);
+  private static final org.apache.thrift.protocol.TField DEADLINE_MS_FIELD_DESC = new org.apache.thrift.protocol.TField("deadline_ms", org.apache.thrift.protocol.TType.I32, (short)15);
 
   private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new GetChecksumRequestStandardSchemeFactory();
   private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new GetChecksumRequestTupleSchemeFactory();
 
   public @org.apache.thrift.annotation.Nullable java.lang.String session; // optional
   public @org.apache.thrift.annotation.Nullable java.lang.String path; // optional
+  public int deadline_ms; // optional
 
   /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
   public enum _Fields implements org.apache.thrift.TFieldIdEnum {
     SESSION((short)1, "session"),
-    PATH((short)2, "path");
+    PATH((short)2, "path"),
+    DEADLINE_MS((short)15, "deadline_ms");
 
     private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
 
@@ -42,6 +45,8 @@ public class GetChecksumRequest implements org.apache.thrift.TBase<GetChecksumRe
           return SESSION;
         case 2: // PATH
           return PATH;
+        case 15: // DEADLINE_MS
+          return DEADLINE_MS;
         default:
           return null;
       }
@@ -85,7 +90,9 @@ public class GetChecksumRequest implements org.apache.thrift.TBase<GetChecksumRe
   }
 
   // isset id assignments
-  private static final _Fields optionals[] = {_Fields.SESSION,_Fields.PATH};
+  private static final int __DEADLINE_MS_ISSET_ID = 0;
+  private byte __isset_bitfield = 0;
+  private static final _Fields optionals[] = {_Fields.SESSION,_Fields.PATH,_Fields.DEADLINE_MS};
   public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
   static {
     java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
@@ -93,6 +100,8 @@ public class GetChecksumRequest implements org.apache.thrift.TBase<GetChecksumRe
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING)));
     tmpMap.put(_Fields.PATH, new org.apache.thrift.meta_data.FieldMetaData("path", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING)));
+    tmpMap.put(_Fields.DEADLINE_MS, new org.apache.thrift.meta_data.FieldMetaData("deadline_ms", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
+        new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.I32)));
     metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
     org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(GetChecksumRequest.class, metaDataMap);
   }
@@ -104,12 +113,14 @@ public class GetChecksumRequest implements org.apache.thrift.TBase<GetChecksumRe
    * Performs a deep copy on <i>other</i>.
    */
   public GetChecksumRequest(GetChecksumRequest other) {
+    __isset_bitfield = other.__isset_bitfield;
     if (other.isSetSession()) {
       this.session = other.session;
     }
     if (other.isSetPath()) {
       this.path = other.path;
     }
+    this.deadline_ms = other.deadline_ms;
   }
 
   @Override
@@ -121,6 +132,8 @@ public class GetChecksumRequest implements org.apache.thrift.TBase<GetChecksumRe
   public void clear() {
     this.session = null;
     this.path = null;
+    setDeadline_msIsSet(false);
+    this.deadline_ms = 0;
   }
 
   @org.apache.thrift.annotation.Nullable
@@ -173,6 +186,29 @@ public class GetChecksumRequest implements org.apache.thrift.TBase<GetChecksumRe
     }
   }
 
+  public int getDeadline_ms() {
+    return this.deadline_ms;
+  }
+
+  public GetChecksumRequest setDeadline_ms(int deadline_ms) {
+    this.deadline_ms = deadline_ms;
+    setDeadline_msIsSet(true);
+    return this;
+  }
+
+  public void unsetDeadline_ms() {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.clearBit(__isset_bitfield, __DEADLINE_MS_ISSET_ID);
+  }
+
+  /** Returns true if field deadline_ms is set (has been assigned a value) and false otherwise */
+  public boolean isSetDeadline_ms() {
+    return org.apache.thrift.EncodingUtils.testBit(__isset_bitfield, __DEADLINE_MS_ISSET_ID);
+  }
+
+  public void setDeadline_msIsSet(boolean value) {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.setBit(__isset_bitfield, __DEADLINE_MS_ISSET_ID, value);
+  }
+
   @Override
   public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
     switch (field) {
@@ -192,6 +228,14 @@ public class GetChecksumRequest implements org.apache.thrift.TBase<GetChecksumRe
       }
       break;
 
+    case DEADLINE_MS:
+      if (value == null) {
+        unsetDeadline_ms();
+      } else {
+        setDeadline_ms((java.lang.Integer)value);
+      }
+      break;
+
     }
   }
 
@@ -204,6 +248,9 @@ public class GetChecksumRequest implements org.apache.thrift.TBase<GetChecksumRe
 
     case PATH:
       return getPath();
+
+    case DEADLINE_MS:
+      return getDeadline_ms();
 
     }
     throw new java.lang.IllegalStateException();
@@ -221,6 +268,8 @@ public class GetChecksumRequest implements org.apache.thrift.TBase<GetChecksumRe
       return isSetSession();
     case PATH:
       return isSetPath();
+    case DEADLINE_MS:
+      return isSetDeadline_ms();
     }
     throw new java.lang.IllegalStateException();
   }
@@ -256,6 +305,15 @@ public class GetChecksumRequest implements org.apache.thrift.TBase<GetChecksumRe
         return false;
     }
 
+    boolean this_present_deadline_ms = true && this.isSetDeadline_ms();
+    boolean that_present_deadline_ms = true && that.isSetDeadline_ms();
+    if (this_present_deadline_ms || that_present_deadline_ms) {
+      if (!(this_present_deadline_ms && that_present_deadline_ms))
+        return false;
+      if (this.deadline_ms != that.deadline_ms)
+        return false;
+    }
+
     return true;
   }
 
@@ -270,6 +328,10 @@ public class GetChecksumRequest implements org.apache.thrift.TBase<GetChecksumRe
     hashCode = hashCode * 8191 + ((isSetPath()) ? 131071 : 524287);
     if (isSetPath())
       hashCode = hashCode * 8191 + path.hashCode();
+
+    hashCode = hashCode * 8191 + ((isSetDeadline_ms()) ? 131071 : 524287);
+    if (isSetDeadline_ms())
+      hashCode = hashCode * 8191 + deadline_ms;
 
     return hashCode;
   }
@@ -298,6 +360,16 @@ public class GetChecksumRequest implements org.apache.thrift.TBase<GetChecksumRe
     }
     if (isSetPath()) {
       lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.path, other.path);
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+    }
+    lastComparison = java.lang.Boolean.compare(isSetDeadline_ms(), other.isSetDeadline_ms());
+    if (lastComparison != 0) {
+      return lastComparison;
+    }
+    if (isSetDeadline_ms()) {
+      lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.deadline_ms, other.deadline_ms);
       if (lastComparison != 0) {
         return lastComparison;
       }
@@ -345,6 +417,12 @@ public class GetChecksumRequest implements org.apache.thrift.TBase<GetChecksumRe
       }
       first = false;
     }
+    if (isSetDeadline_ms()) {
+      if (!first) sb.append(", ");
+      sb.append("deadline_ms:");
+      sb.append(this.deadline_ms);
+      first = false;
+    }
     sb.append(")");
     return sb.toString();
   }
@@ -364,6 +442,8 @@ public class GetChecksumRequest implements org.apache.thrift.TBase<GetChecksumRe
 
   private void readObject(java.io.ObjectInputStream in) throws java.io.IOException, java.lang.ClassNotFoundException {
     try {
+      // it doesn't seem like you should have to do this, but java serialization is wacky, and doesn't call the default constructor.
+      __isset_bitfield = 0;
       read(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(in)));
     } catch (org.apache.thrift.TException te) {
       throw new java.io.IOException(te);
@@ -406,6 +486,14 @@ public class GetChecksumRequest implements org.apache.thrift.TBase<GetChecksumRe
               org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
             }
             break;
+          case 15: // DEADLINE_MS
+            if (schemeField.type == org.apache.thrift.protocol.TType.I32) {
+              struct.deadline_ms = iprot.readI32();
+              struct.setDeadline_msIsSet(true);
+            } else { 
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+            }
+            break;
           default:
             org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
         }
@@ -436,6 +524,11 @@ public class GetChecksumRequest implements org.apache.thrift.TBase<GetChecksumRe
           oprot.writeFieldEnd();
         }
       }
+      if (struct.isSetDeadline_ms()) {
+        oprot.writeFieldBegin(DEADLINE_MS_FIELD_DESC);
+        oprot.writeI32(struct.deadline_ms);
+        oprot.writeFieldEnd();
+      }
       oprot.writeFieldStop();
       oprot.writeStructEnd();
     }
@@ -461,19 +554,25 @@ public class GetChecksumRequest implements org.apache.thrift.TBase<GetChecksumRe
       if (struct.isSetPath()) {
         optionals.set(1);
       }
-      oprot.writeBitSet(optionals, 2);
+      if (struct.isSetDeadline_ms()) {
+        optionals.set(2);
+      }
+      oprot.writeBitSet(optionals, 3);
       if (struct.isSetSession()) {
         oprot.writeString(struct.session);
       }
       if (struct.isSetPath()) {
         oprot.writeString(struct.path);
       }
+      if (struct.isSetDeadline_ms()) {
+        oprot.writeI32(struct.deadline_ms);
+      }
     }
 
     @Override
     public void read(org.apache.thrift.protocol.TProtocol prot, GetChecksumRequest struct) throws org.apache.thrift.TException {
       org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
-      java.util.BitSet incoming = iprot.readBitSet(2);
+      java.util.BitSet incoming = iprot.readBitSet(3);
       if (incoming.get(0)) {
         struct.session = iprot.readString();
         struct.setSessionIsSet(true);
@@ -481,6 +580,10 @@ public class GetChecksumRequest implements org.apache.thrift.TBase<GetChecksumRe
       if (incoming.get(1)) {
         struct.path = iprot.readString();
         struct.setPathIsSet(true);
+      }
+      if (incoming.get(2)) {
+        struct.deadline_ms = iprot.readI32();
+        struct.setDeadline_msIsSet(true);
       }
     }
   }

@@ -11,15 +11,18 @@ public class GetStoreStatusRequest implements org.apache.thrift.TBase<GetStoreSt
   private static final org.apache.thrift.protocol.TStruct STRUCT_DESC = new org.apache.thrift.protocol.TStruct("GetStoreStatusRequest");
 
   private static final org.apache.thrift.protocol.TField SESSION_FIELD_DESC = new org.apache.thrift.protocol.TField("session", org.apache.thrift.protocol.TType.STRING, (short)1);
+  private static final org.apache.thrift.protocol.TField DEADLINE_MS_FIELD_DESC = new org.apache.thrift.protocol.TField("deadline_ms", org.apache.thrift.protocol.TType.I32, (short)15);
 
   private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new GetStoreStatusRequestStandardSchemeFactory();
   private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new GetStoreStatusRequestTupleSchemeFactory();
 
   public @org.apache.thrift.annotation.Nullable java.lang.String session; // optional
+  public int deadline_ms; // optional
 
   /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
   public enum _Fields implements org.apache.thrift.TFieldIdEnum {
-    SESSION((short)1, "session");
+    SESSION((short)1, "session"),
+    DEADLINE_MS((short)15, "deadline_ms");
 
     private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
 
@@ -37,6 +40,8 @@ public class GetStoreStatusRequest implements org.apache.thrift.TBase<GetStoreSt
       switch(fieldId) {
         case 1: // SESSION
           return SESSION;
+        case 15: // DEADLINE_MS
+          return DEADLINE_MS;
         default:
           return null;
       }
@@ -80,12 +85,16 @@ public class GetStoreStatusRequest implements org.apache.thrift.TBase<GetStoreSt
   }
 
   // isset id assignments
-  private static final _Fields optionals[] = {_Fields.SESSION};
+  private static final int __DEADLINE_MS_ISSET_ID = 0;
+  private byte __isset_bitfield = 0;
+  private static final _Fields optionals[] = {_Fields.SESSION,_Fields.DEADLINE_MS};
   public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
   static {
     java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
     tmpMap.put(_Fields.SESSION, new org.apache.thrift.meta_data.FieldMetaData("session", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING)));
+    tmpMap.put(_Fields.DEADLINE_MS, new org.apache.thrift.meta_data.FieldMetaData("deadline_ms", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
+        new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.I32)));
     metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
     org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(GetStoreStatusRequest.class, metaDataMap);
   }
@@ -97,9 +106,11 @@ public class GetStoreStatusRequest implements org.apache.thrift.TBase<GetStoreSt
    * Performs a deep copy on <i>other</i>.
    */
   public GetStoreStatusRequest(GetStoreStatusRequest other) {
+    __isset_bitfield = other.__isset_bitfield;
     if (other.isSetSession()) {
       this.session = other.session;
     }
+    this.deadline_ms = other.deadline_ms;
   }
 
   @Override
@@ -110,6 +121,8 @@ public class GetStoreStatusRequest implements org.apache.thrift.TBase<GetStoreSt
   @Override
   public void clear() {
     this.session = null;
+    setDeadline_msIsSet(false);
+    this.deadline_ms = 0;
   }
 
   @org.apache.thrift.annotation.Nullable
@@ -137,6 +150,29 @@ public class GetStoreStatusRequest implements org.apache.thrift.TBase<GetStoreSt
     }
   }
 
+  public int getDeadline_ms() {
+    return this.deadline_ms;
+  }
+
+  public GetStoreStatusRequest setDeadline_ms(int deadline_ms) {
+    this.deadline_ms = deadline_ms;
+    setDeadline_msIsSet(true);
+    return this;
+  }
+
+  public void unsetDeadline_ms() {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.clearBit(__isset_bitfield, __DEADLINE_MS_ISSET_ID);
+  }
+
+  /** Returns true if field deadline_ms is set (has been assigned a value) and false otherwise */
+  public boolean isSetDeadline_ms() {
+    return org.apache.thrift.EncodingUtils.testBit(__isset_bitfield, __DEADLINE_MS_ISSET_ID);
+  }
+
+  public void setDeadline_msIsSet(boolean value) {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.setBit(__isset_bitfield, __DEADLINE_MS_ISSET_ID, value);
+  }
+
   @Override
   public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
     switch (field) {
@@ -145,6 +181,14 @@ public class GetStoreStatusRequest implements org.apache.thrift.TBase<GetStoreSt
         unsetSession();
       } else {
         setSession((java.lang.String)value);
+      }
+      break;
+
+    case DEADLINE_MS:
+      if (value == null) {
+        unsetDeadline_ms();
+      } else {
+        setDeadline_ms((java.lang.Integer)value);
       }
       break;
 
@@ -157,6 +201,9 @@ public class GetStoreStatusRequest implements org.apache.thrift.TBase<GetStoreSt
     switch (field) {
     case SESSION:
       return getSession();
+
+    case DEADLINE_MS:
+      return getDeadline_ms();
 
     }
     throw new java.lang.IllegalStateException();
@@ -172,6 +219,8 @@ public class GetStoreStatusRequest implements org.apache.thrift.TBase<GetStoreSt
     switch (field) {
     case SESSION:
       return isSetSession();
+    case DEADLINE_MS:
+      return isSetDeadline_ms();
     }
     throw new java.lang.IllegalStateException();
   }
@@ -198,6 +247,15 @@ public class GetStoreStatusRequest implements org.apache.thrift.TBase<GetStoreSt
         return false;
     }
 
+    boolean this_present_deadline_ms = true && this.isSetDeadline_ms();
+    boolean that_present_deadline_ms = true && that.isSetDeadline_ms();
+    if (this_present_deadline_ms || that_present_deadline_ms) {
+      if (!(this_present_deadline_ms && that_present_deadline_ms))
+        return false;
+      if (this.deadline_ms != that.deadline_ms)
+        return false;
+    }
+
     return true;
   }
 
@@ -208,6 +266,10 @@ public class GetStoreStatusRequest implements org.apache.thrift.TBase<GetStoreSt
     hashCode = hashCode * 8191 + ((isSetSession()) ? 131071 : 524287);
     if (isSetSession())
       hashCode = hashCode * 8191 + session.hashCode();
+
+    hashCode = hashCode * 8191 + ((isSetDeadline_ms()) ? 131071 : 524287);
+    if (isSetDeadline_ms())
+      hashCode = hashCode * 8191 + deadline_ms;
 
     return hashCode;
   }
@@ -226,6 +288,16 @@ public class GetStoreStatusRequest implements org.apache.thrift.TBase<GetStoreSt
     }
     if (isSetSession()) {
       lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.session, other.session);
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+    }
+    lastComparison = java.lang.Boolean.compare(isSetDeadline_ms(), other.isSetDeadline_ms());
+    if (lastComparison != 0) {
+      return lastComparison;
+    }
+    if (isSetDeadline_ms()) {
+      lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.deadline_ms, other.deadline_ms);
       if (lastComparison != 0) {
         return lastComparison;
       }
@@ -263,6 +335,12 @@ public class GetStoreStatusRequest implements org.apache.thrift.TBase<GetStoreSt
       }
       first = false;
     }
+    if (isSetDeadline_ms()) {
+      if (!first) sb.append(", ");
+      sb.append("deadline_ms:");
+      sb.append(this.deadline_ms);
+      first = false;
+    }
     sb.append(")");
     return sb.toString();
   }
@@ -282,6 +360,8 @@ public class GetStoreStatusRequest implements org.apache.thrift.TBase<GetStoreSt
 
   private void readObject(java.io.ObjectInputStream in) throws java.io.IOException, java.lang.ClassNotFoundException {
     try {
+      // it doesn't seem like you should have to do this, but java serialization is wacky, and doesn't call the default constructor.
+      __isset_bitfield = 0;
       read(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(in)));
     } catch (org.apache.thrift.TException te) {
       throw new java.io.IOException(te);
@@ -316,6 +396,14 @@ public class GetStoreStatusRequest implements org.apache.thrift.TBase<GetStoreSt
               org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
             }
             break;
+          case 15: // DEADLINE_MS
+            if (schemeField.type == org.apache.thrift.protocol.TType.I32) {
+              struct.deadline_ms = iprot.readI32();
+              struct.setDeadline_msIsSet(true);
+            } else { 
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+            }
+            break;
           default:
             org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
         }
@@ -339,6 +427,11 @@ public class GetStoreStatusRequest implements org.apache.thrift.TBase<GetStoreSt
           oprot.writeFieldEnd();
         }
       }
+      if (struct.isSetDeadline_ms()) {
+        oprot.writeFieldBegin(DEADLINE_MS_FIELD_DESC);
+        oprot.writeI32(struct.deadline_ms);
+        oprot.writeFieldEnd();
+      }
       oprot.writeFieldStop();
       oprot.writeStructEnd();
     }
@@ -361,19 +454,29 @@ public class GetStoreStatusRequest implements org.apache.thrift.TBase<GetStoreSt
       if (struct.isSetSession()) {
         optionals.set(0);
       }
-      oprot.writeBitSet(optionals, 1);
+      if (struct.isSetDeadline_ms()) {
+        optionals.set(1);
+      }
+      oprot.writeBitSet(optionals, 2);
       if (struct.isSetSession()) {
         oprot.writeString(struct.session);
+      }
+      if (struct.isSetDeadline_ms()) {
+        oprot.writeI32(struct.deadline_ms);
       }
     }
 
     @Override
     public void read(org.apache.thrift.protocol.TProtocol prot, GetStoreStatusRequest struct) throws org.apache.thrift.TException {
       org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
-      java.util.BitSet incoming = iprot.readBitSet(1);
+      java.util.BitSet incoming = iprot.readBitSet(2);
       if (incoming.get(0)) {
         struct.session = iprot.readString();
         struct.setSessionIsSet(true);
+      }
+      if (incoming.get(1)) {
+        struct.deadline_ms = iprot.readI32();
+        struct.setDeadline_msIsSet(true);
       }
     }
   }

@@ -19,6 +19,7 @@ public class ListDirectoryRequest implements org.apache.thrift.TBase<ListDirecto
   private static final org.apache.thrift.protocol.TField PATH_FIELD_DESC = new org.apache.thrift.protocol.TField("path", org.apache.thrift.protocol.TType.STRING, (short)2);
   private static final org.apache.thrift.protocol.TField CURSOR_FIELD_DESC = new org.apache.thrift.protocol.TField("cursor", org.apache.thrift.protocol.TType.I64, (short)3);
   private static final org.apache.thrift.protocol.TField MAX_ENTRIES_FIELD_DESC = new org.apache.thrift.protocol.TField("max_entries", org.apache.thrift.protocol.TType.I32, (short)4);
+  private static final org.apache.thrift.protocol.TField DEADLINE_MS_FIELD_DESC = new org.apache.thrift.protocol.TField("deadline_ms", org.apache.thrift.protocol.TType.I32, (short)15);
 
   private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new ListDirectoryRequestStandardSchemeFactory();
   private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new ListDirectoryRequestTupleSchemeFactory();
@@ -30,6 +31,7 @@ public class ListDirectoryRequest implements org.apache.thrift.TBase<ListDirecto
    * Most entries of a page; none: the server's own.
    */
   public int max_entries; // optional
+  public int deadline_ms; // optional
 
   /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
   public enum _Fields implements org.apache.thrift.TFieldIdEnum {
@@ -39,7 +41,8 @@ public class ListDirectoryRequest implements org.apache.thrift.TBase<ListDirecto
     /**
      * Most entries of a page; none: the server's own.
      */
-    MAX_ENTRIES((short)4, "max_entries");
+    MAX_ENTRIES((short)4, "max_entries"),
+    DEADLINE_MS((short)15, "deadline_ms");
 
     private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
 
@@ -63,6 +66,8 @@ public class ListDirectoryRequest implements org.apache.thrift.TBase<ListDirecto
           return CURSOR;
         case 4: // MAX_ENTRIES
           return MAX_ENTRIES;
+        case 15: // DEADLINE_MS
+          return DEADLINE_MS;
         default:
           return null;
       }
@@ -108,8 +113,9 @@ public class ListDirectoryRequest implements org.apache.thrift.TBase<ListDirecto
   // isset id assignments
   private static final int __CURSOR_ISSET_ID = 0;
   private static final int __MAX_ENTRIES_ISSET_ID = 1;
+  private static final int __DEADLINE_MS_ISSET_ID = 2;
   private byte __isset_bitfield = 0;
-  private static final _Fields optionals[] = {_Fields.SESSION,_Fields.PATH,_Fields.CURSOR,_Fields.MAX_ENTRIES};
+  private static final _Fields optionals[] = {_Fields.SESSION,_Fields.PATH,_Fields.CURSOR,_Fields.MAX_ENTRIES,_Fields.DEADLINE_MS};
   public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
   static {
     java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
@@ -120,6 +126,8 @@ public class ListDirectoryRequest implements org.apache.thrift.TBase<ListDirecto
     tmpMap.put(_Fields.CURSOR, new org.apache.thrift.meta_data.FieldMetaData("cursor", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.I64)));
     tmpMap.put(_Fields.MAX_ENTRIES, new org.apache.thrift.meta_data.FieldMetaData("max_entries", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
+        new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.I32)));
+    tmpMap.put(_Fields.DEADLINE_MS, new org.apache.thrift.meta_data.FieldMetaData("deadline_ms", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.I32)));
     metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
     org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(ListDirectoryRequest.class, metaDataMap);
@@ -141,6 +149,7 @@ public class ListDirectoryRequest implements org.apache.thrift.TBase<ListDirecto
     }
     this.cursor = other.cursor;
     this.max_entries = other.max_entries;
+    this.deadline_ms = other.deadline_ms;
   }
 
   @Override
@@ -156,6 +165,8 @@ public class ListDirectoryRequest implements org.apache.thrift.TBase<ListDirecto
     this.cursor = 0;
     setMax_entriesIsSet(false);
     this.max_entries = 0;
+    setDeadline_msIsSet(false);
+    this.deadline_ms = 0;
   }
 
   @org.apache.thrift.annotation.Nullable
@@ -260,6 +271,29 @@ public class ListDirectoryRequest implements org.apache.thrift.TBase<ListDirecto
     __isset_bitfield = org.apache.thrift.EncodingUtils.setBit(__isset_bitfield, __MAX_ENTRIES_ISSET_ID, value);
   }
 
+  public int getDeadline_ms() {
+    return this.deadline_ms;
+  }
+
+  public ListDirectoryRequest setDeadline_ms(int deadline_ms) {
+    this.deadline_ms = deadline_ms;
+    setDeadline_msIsSet(true);
+    return this;
+  }
+
+  public void unsetDeadline_ms() {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.clearBit(__isset_bitfield, __DEADLINE_MS_ISSET_ID);
+  }
+
+  /** Returns true if field deadline_ms is set (has been assigned a value) and false otherwise */
+  public boolean isSetDeadline_ms() {
+    return org.apache.thrift.EncodingUtils.testBit(__isset_bitfield, __DEADLINE_MS_ISSET_ID);
+  }
+
+  public void setDeadline_msIsSet(boolean value) {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.setBit(__isset_bitfield, __DEADLINE_MS_ISSET_ID, value);
+  }
+
   @Override
   public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
     switch (field) {
@@ -295,6 +329,14 @@ public class ListDirectoryRequest implements org.apache.thrift.TBase<ListDirecto
       }
       break;
 
+    case DEADLINE_MS:
+      if (value == null) {
+        unsetDeadline_ms();
+      } else {
+        setDeadline_ms((java.lang.Integer)value);
+      }
+      break;
+
     }
   }
 
@@ -313,6 +355,9 @@ public class ListDirectoryRequest implements org.apache.thrift.TBase<ListDirecto
 
     case MAX_ENTRIES:
       return getMax_entries();
+
+    case DEADLINE_MS:
+      return getDeadline_ms();
 
     }
     throw new java.lang.IllegalStateException();
@@ -334,6 +379,8 @@ public class ListDirectoryRequest implements org.apache.thrift.TBase<ListDirecto
       return isSetCursor();
     case MAX_ENTRIES:
       return isSetMax_entries();
+    case DEADLINE_MS:
+      return isSetDeadline_ms();
     }
     throw new java.lang.IllegalStateException();
   }
@@ -387,6 +434,15 @@ public class ListDirectoryRequest implements org.apache.thrift.TBase<ListDirecto
         return false;
     }
 
+    boolean this_present_deadline_ms = true && this.isSetDeadline_ms();
+    boolean that_present_deadline_ms = true && that.isSetDeadline_ms();
+    if (this_present_deadline_ms || that_present_deadline_ms) {
+      if (!(this_present_deadline_ms && that_present_deadline_ms))
+        return false;
+      if (this.deadline_ms != that.deadline_ms)
+        return false;
+    }
+
     return true;
   }
 
@@ -409,6 +465,10 @@ public class ListDirectoryRequest implements org.apache.thrift.TBase<ListDirecto
     hashCode = hashCode * 8191 + ((isSetMax_entries()) ? 131071 : 524287);
     if (isSetMax_entries())
       hashCode = hashCode * 8191 + max_entries;
+
+    hashCode = hashCode * 8191 + ((isSetDeadline_ms()) ? 131071 : 524287);
+    if (isSetDeadline_ms())
+      hashCode = hashCode * 8191 + deadline_ms;
 
     return hashCode;
   }
@@ -457,6 +517,16 @@ public class ListDirectoryRequest implements org.apache.thrift.TBase<ListDirecto
     }
     if (isSetMax_entries()) {
       lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.max_entries, other.max_entries);
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+    }
+    lastComparison = java.lang.Boolean.compare(isSetDeadline_ms(), other.isSetDeadline_ms());
+    if (lastComparison != 0) {
+      return lastComparison;
+    }
+    if (isSetDeadline_ms()) {
+      lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.deadline_ms, other.deadline_ms);
       if (lastComparison != 0) {
         return lastComparison;
       }
@@ -514,6 +584,12 @@ public class ListDirectoryRequest implements org.apache.thrift.TBase<ListDirecto
       if (!first) sb.append(", ");
       sb.append("max_entries:");
       sb.append(this.max_entries);
+      first = false;
+    }
+    if (isSetDeadline_ms()) {
+      if (!first) sb.append(", ");
+      sb.append("deadline_ms:");
+      sb.append(this.deadline_ms);
       first = false;
     }
     sb.append(")");
@@ -595,6 +671,14 @@ public class ListDirectoryRequest implements org.apache.thrift.TBase<ListDirecto
               org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
             }
             break;
+          case 15: // DEADLINE_MS
+            if (schemeField.type == org.apache.thrift.protocol.TType.I32) {
+              struct.deadline_ms = iprot.readI32();
+              struct.setDeadline_msIsSet(true);
+            } else { 
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+            }
+            break;
           default:
             org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
         }
@@ -635,6 +719,11 @@ public class ListDirectoryRequest implements org.apache.thrift.TBase<ListDirecto
         oprot.writeI32(struct.max_entries);
         oprot.writeFieldEnd();
       }
+      if (struct.isSetDeadline_ms()) {
+        oprot.writeFieldBegin(DEADLINE_MS_FIELD_DESC);
+        oprot.writeI32(struct.deadline_ms);
+        oprot.writeFieldEnd();
+      }
       oprot.writeFieldStop();
       oprot.writeStructEnd();
     }
@@ -666,7 +755,10 @@ public class ListDirectoryRequest implements org.apache.thrift.TBase<ListDirecto
       if (struct.isSetMax_entries()) {
         optionals.set(3);
       }
-      oprot.writeBitSet(optionals, 4);
+      if (struct.isSetDeadline_ms()) {
+        optionals.set(4);
+      }
+      oprot.writeBitSet(optionals, 5);
       if (struct.isSetSession()) {
         oprot.writeString(struct.session);
       }
@@ -679,12 +771,15 @@ public class ListDirectoryRequest implements org.apache.thrift.TBase<ListDirecto
       if (struct.isSetMax_entries()) {
         oprot.writeI32(struct.max_entries);
       }
+      if (struct.isSetDeadline_ms()) {
+        oprot.writeI32(struct.deadline_ms);
+      }
     }
 
     @Override
     public void read(org.apache.thrift.protocol.TProtocol prot, ListDirectoryRequest struct) throws org.apache.thrift.TException {
       org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
-      java.util.BitSet incoming = iprot.readBitSet(4);
+      java.util.BitSet incoming = iprot.readBitSet(5);
       if (incoming.get(0)) {
         struct.session = iprot.readString();
         struct.setSessionIsSet(true);
@@ -700,6 +795,10 @@ public class ListDirectoryRequest implements org.apache.thrift.TBase<ListDirecto
       if (incoming.get(3)) {
         struct.max_entries = iprot.readI32();
         struct.setMax_entriesIsSet(true);
+      }
+      if (incoming.get(4)) {
+        struct.deadline_ms = iprot.readI32();
+        struct.setDeadline_msIsSet(true);
       }
     }
   }

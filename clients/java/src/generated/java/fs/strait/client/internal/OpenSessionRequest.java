@@ -25,6 +25,7 @@ public class OpenSessionRequest implements org.apache.thrift.TBase<OpenSessionRe
   private static final org.apache.thrift.protocol.TField TOKEN_FIELD_DESC = new org.apache.thrift.protocol.TField("token", org.apache.thrift.protocol.TType.STRING, (short)5);
   private static final org.apache.thrift.protocol.TField LEND_MS_FIELD_DESC = new org.apache.thrift.protocol.TField("lend_ms", org.apache.thrift.protocol.TType.I64, (short)6);
   private static final org.apache.thrift.protocol.TField LENT_FIELD_DESC = new org.apache.thrift.protocol.TField("lent", org.apache.thrift.protocol.TType.STRING, (short)7);
+  private static final org.apache.thrift.protocol.TField DEADLINE_MS_FIELD_DESC = new org.apache.thrift.protocol.TField("deadline_ms", org.apache.thrift.protocol.TType.I32, (short)15);
 
   private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new OpenSessionRequestStandardSchemeFactory();
   private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new OpenSessionRequestTupleSchemeFactory();
@@ -51,6 +52,7 @@ public class OpenSessionRequest implements org.apache.thrift.TBase<OpenSessionRe
    * The token of a session lent before: that one is to last longer.
    */
   public @org.apache.thrift.annotation.Nullable java.lang.String lent; // optional
+  public int deadline_ms; // optional
 
   /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
   public enum _Fields implements org.apache.thrift.TFieldIdEnum {
@@ -75,7 +77,8 @@ public class OpenSessionRequest implements org.apache.thrift.TBase<OpenSessionRe
     /**
      * The token of a session lent before: that one is to last longer.
      */
-    LENT((short)7, "lent");
+    LENT((short)7, "lent"),
+    DEADLINE_MS((short)15, "deadline_ms");
 
     private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
 
@@ -105,6 +108,8 @@ public class OpenSessionRequest implements org.apache.thrift.TBase<OpenSessionRe
           return LEND_MS;
         case 7: // LENT
           return LENT;
+        case 15: // DEADLINE_MS
+          return DEADLINE_MS;
         default:
           return null;
       }
@@ -149,8 +154,9 @@ public class OpenSessionRequest implements org.apache.thrift.TBase<OpenSessionRe
 
   // isset id assignments
   private static final int __LEND_MS_ISSET_ID = 0;
+  private static final int __DEADLINE_MS_ISSET_ID = 1;
   private byte __isset_bitfield = 0;
-  private static final _Fields optionals[] = {_Fields.VERSION,_Fields.STORE,_Fields.USER,_Fields.PASSWORD,_Fields.TOKEN,_Fields.LEND_MS,_Fields.LENT};
+  private static final _Fields optionals[] = {_Fields.VERSION,_Fields.STORE,_Fields.USER,_Fields.PASSWORD,_Fields.TOKEN,_Fields.LEND_MS,_Fields.LENT,_Fields.DEADLINE_MS};
   public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
   static {
     java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
@@ -168,6 +174,8 @@ public class OpenSessionRequest implements org.apache.thrift.TBase<OpenSessionRe
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.I64)));
     tmpMap.put(_Fields.LENT, new org.apache.thrift.meta_data.FieldMetaData("lent", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING)));
+    tmpMap.put(_Fields.DEADLINE_MS, new org.apache.thrift.meta_data.FieldMetaData("deadline_ms", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
+        new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.I32)));
     metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
     org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(OpenSessionRequest.class, metaDataMap);
   }
@@ -199,6 +207,7 @@ public class OpenSessionRequest implements org.apache.thrift.TBase<OpenSessionRe
     if (other.isSetLent()) {
       this.lent = other.lent;
     }
+    this.deadline_ms = other.deadline_ms;
   }
 
   @Override
@@ -216,6 +225,8 @@ public class OpenSessionRequest implements org.apache.thrift.TBase<OpenSessionRe
     setLend_msIsSet(false);
     this.lend_ms = 0;
     this.lent = null;
+    setDeadline_msIsSet(false);
+    this.deadline_ms = 0;
   }
 
   /**
@@ -421,6 +432,29 @@ public class OpenSessionRequest implements org.apache.thrift.TBase<OpenSessionRe
     }
   }
 
+  public int getDeadline_ms() {
+    return this.deadline_ms;
+  }
+
+  public OpenSessionRequest setDeadline_ms(int deadline_ms) {
+    this.deadline_ms = deadline_ms;
+    setDeadline_msIsSet(true);
+    return this;
+  }
+
+  public void unsetDeadline_ms() {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.clearBit(__isset_bitfield, __DEADLINE_MS_ISSET_ID);
+  }
+
+  /** Returns true if field deadline_ms is set (has been assigned a value) and false otherwise */
+  public boolean isSetDeadline_ms() {
+    return org.apache.thrift.EncodingUtils.testBit(__isset_bitfield, __DEADLINE_MS_ISSET_ID);
+  }
+
+  public void setDeadline_msIsSet(boolean value) {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.setBit(__isset_bitfield, __DEADLINE_MS_ISSET_ID, value);
+  }
+
   @Override
   public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
     switch (field) {
@@ -480,6 +514,14 @@ public class OpenSessionRequest implements org.apache.thrift.TBase<OpenSessionRe
       }
       break;
 
+    case DEADLINE_MS:
+      if (value == null) {
+        unsetDeadline_ms();
+      } else {
+        setDeadline_ms((java.lang.Integer)value);
+      }
+      break;
+
     }
   }
 
@@ -508,6 +550,9 @@ public class OpenSessionRequest implements org.apache.thrift.TBase<OpenSessionRe
     case LENT:
       return getLent();
 
+    case DEADLINE_MS:
+      return getDeadline_ms();
+
     }
     throw new java.lang.IllegalStateException();
   }
@@ -534,6 +579,8 @@ public class OpenSessionRequest implements org.apache.thrift.TBase<OpenSessionRe
       return isSetLend_ms();
     case LENT:
       return isSetLent();
+    case DEADLINE_MS:
+      return isSetDeadline_ms();
     }
     throw new java.lang.IllegalStateException();
   }
@@ -614,6 +661,15 @@ public class OpenSessionRequest implements org.apache.thrift.TBase<OpenSessionRe
         return false;
     }
 
+    boolean this_present_deadline_ms = true && this.isSetDeadline_ms();
+    boolean that_present_deadline_ms = true && that.isSetDeadline_ms();
+    if (this_present_deadline_ms || that_present_deadline_ms) {
+      if (!(this_present_deadline_ms && that_present_deadline_ms))
+        return false;
+      if (this.deadline_ms != that.deadline_ms)
+        return false;
+    }
+
     return true;
   }
 
@@ -648,6 +704,10 @@ public class OpenSessionRequest implements org.apache.thrift.TBase<OpenSessionRe
     hashCode = hashCode * 8191 + ((isSetLent()) ? 131071 : 524287);
     if (isSetLent())
       hashCode = hashCode * 8191 + lent.hashCode();
+
+    hashCode = hashCode * 8191 + ((isSetDeadline_ms()) ? 131071 : 524287);
+    if (isSetDeadline_ms())
+      hashCode = hashCode * 8191 + deadline_ms;
 
     return hashCode;
   }
@@ -726,6 +786,16 @@ public class OpenSessionRequest implements org.apache.thrift.TBase<OpenSessionRe
     }
     if (isSetLent()) {
       lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.lent, other.lent);
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+    }
+    lastComparison = java.lang.Boolean.compare(isSetDeadline_ms(), other.isSetDeadline_ms());
+    if (lastComparison != 0) {
+      return lastComparison;
+    }
+    if (isSetDeadline_ms()) {
+      lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.deadline_ms, other.deadline_ms);
       if (lastComparison != 0) {
         return lastComparison;
       }
@@ -817,6 +887,12 @@ public class OpenSessionRequest implements org.apache.thrift.TBase<OpenSessionRe
       } else {
         sb.append(this.lent);
       }
+      first = false;
+    }
+    if (isSetDeadline_ms()) {
+      if (!first) sb.append(", ");
+      sb.append("deadline_ms:");
+      sb.append(this.deadline_ms);
       first = false;
     }
     sb.append(")");
@@ -922,6 +998,14 @@ public class OpenSessionRequest implements org.apache.thrift.TBase<OpenSessionRe
               org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
             }
             break;
+          case 15: // DEADLINE_MS
+            if (schemeField.type == org.apache.thrift.protocol.TType.I32) {
+              struct.deadline_ms = iprot.readI32();
+              struct.setDeadline_msIsSet(true);
+            } else { 
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+            }
+            break;
           default:
             org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
         }
@@ -985,6 +1069,11 @@ public class OpenSessionRequest implements org.apache.thrift.TBase<OpenSessionRe
           oprot.writeFieldEnd();
         }
       }
+      if (struct.isSetDeadline_ms()) {
+        oprot.writeFieldBegin(DEADLINE_MS_FIELD_DESC);
+        oprot.writeI32(struct.deadline_ms);
+        oprot.writeFieldEnd();
+      }
       oprot.writeFieldStop();
       oprot.writeStructEnd();
     }
@@ -1025,7 +1114,10 @@ public class OpenSessionRequest implements org.apache.thrift.TBase<OpenSessionRe
       if (struct.isSetLent()) {
         optionals.set(6);
       }
-      oprot.writeBitSet(optionals, 7);
+      if (struct.isSetDeadline_ms()) {
+        optionals.set(7);
+      }
+      oprot.writeBitSet(optionals, 8);
       if (struct.isSetVersion()) {
         oprot.writeI32(struct.version.getValue());
       }
@@ -1047,12 +1139,15 @@ public class OpenSessionRequest implements org.apache.thrift.TBase<OpenSessionRe
       if (struct.isSetLent()) {
         oprot.writeString(struct.lent);
       }
+      if (struct.isSetDeadline_ms()) {
+        oprot.writeI32(struct.deadline_ms);
+      }
     }
 
     @Override
     public void read(org.apache.thrift.protocol.TProtocol prot, OpenSessionRequest struct) throws org.apache.thrift.TException {
       org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
-      java.util.BitSet incoming = iprot.readBitSet(7);
+      java.util.BitSet incoming = iprot.readBitSet(8);
       if (incoming.get(0)) {
         struct.version = fs.strait.client.internal.ProtocolVersion.findByValue(iprot.readI32());
         struct.setVersionIsSet(true);
@@ -1080,6 +1175,10 @@ public class OpenSessionRequest implements org.apache.thrift.TBase<OpenSessionRe
       if (incoming.get(6)) {
         struct.lent = iprot.readString();
         struct.setLentIsSet(true);
+      }
+      if (incoming.get(7)) {
+        struct.deadline_ms = iprot.readI32();
+        struct.setDeadline_msIsSet(true);
       }
     }
   }

@@ -17,6 +17,7 @@ public class ReadRangeRequest implements org.apache.thrift.TBase<ReadRangeReques
   private static final org.apache.thrift.protocol.TField HANDLE_FIELD_DESC = new org.apache.thrift.protocol.TField("handle", org.apache.thrift.protocol.TType.I64, (short)2);
   private static final org.apache.thrift.protocol.TField OFFSET_FIELD_DESC = new org.apache.thrift.protocol.TField("offset", org.apache.thrift.protocol.TType.I64, (short)3);
   private static final org.apache.thrift.protocol.TField LENGTH_FIELD_DESC = new org.apache.thrift.protocol.TField("length", org.apache.thrift.protocol.TType.I32, (short)4);
+  private static final org.apache.thrift.protocol.TField DEADLINE_MS_FIELD_DESC = new org.apache.thrift.protocol.TField("deadline_ms", org.apache.thrift.protocol.TType.I32, (short)15);
 
   private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new ReadRangeRequestStandardSchemeFactory();
   private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new ReadRangeRequestTupleSchemeFactory();
@@ -25,13 +26,15 @@ public class ReadRangeRequest implements org.apache.thrift.TBase<ReadRangeReques
   public long handle; // optional
   public long offset; // optional
   public int length; // optional
+  public int deadline_ms; // optional
 
   /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
   public enum _Fields implements org.apache.thrift.TFieldIdEnum {
     SESSION((short)1, "session"),
     HANDLE((short)2, "handle"),
     OFFSET((short)3, "offset"),
-    LENGTH((short)4, "length");
+    LENGTH((short)4, "length"),
+    DEADLINE_MS((short)15, "deadline_ms");
 
     private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
 
@@ -55,6 +58,8 @@ public class ReadRangeRequest implements org.apache.thrift.TBase<ReadRangeReques
           return OFFSET;
         case 4: // LENGTH
           return LENGTH;
+        case 15: // DEADLINE_MS
+          return DEADLINE_MS;
         default:
           return null;
       }
@@ -101,8 +106,9 @@ public class ReadRangeRequest implements org.apache.thrift.TBase<ReadRangeReques
   private static final int __HANDLE_ISSET_ID = 0;
   private static final int __OFFSET_ISSET_ID = 1;
   private static final int __LENGTH_ISSET_ID = 2;
+  private static final int __DEADLINE_MS_ISSET_ID = 3;
   private byte __isset_bitfield = 0;
-  private static final _Fields optionals[] = {_Fields.SESSION,_Fields.HANDLE,_Fields.OFFSET,_Fields.LENGTH};
+  private static final _Fields optionals[] = {_Fields.SESSION,_Fields.HANDLE,_Fields.OFFSET,_Fields.LENGTH,_Fields.DEADLINE_MS};
   public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
   static {
     java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
@@ -113,6 +119,8 @@ public class ReadRangeRequest implements org.apache.thrift.TBase<ReadRangeReques
     tmpMap.put(_Fields.OFFSET, new org.apache.thrift.meta_data.FieldMetaData("offset", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.I64)));
     tmpMap.put(_Fields.LENGTH, new org.apache.thrift.meta_data.FieldMetaData("length", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
+        new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.I32)));
+    tmpMap.put(_Fields.DEADLINE_MS, new org.apache.thrift.meta_data.FieldMetaData("deadline_ms", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.I32)));
     metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
     org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(ReadRangeRequest.class, metaDataMap);
@@ -132,6 +140,7 @@ public class ReadRangeRequest implements org.apache.thrift.TBase<ReadRangeReques
     this.handle = other.handle;
     this.offset = other.offset;
     this.length = other.length;
+    this.deadline_ms = other.deadline_ms;
   }
 
   @Override
@@ -148,6 +157,8 @@ public class ReadRangeRequest implements org.apache.thrift.TBase<ReadRangeReques
     this.offset = 0;
     setLengthIsSet(false);
     this.length = 0;
+    setDeadline_msIsSet(false);
+    this.deadline_ms = 0;
   }
 
   @org.apache.thrift.annotation.Nullable
@@ -244,6 +255,29 @@ public class ReadRangeRequest implements org.apache.thrift.TBase<ReadRangeReques
     __isset_bitfield = org.apache.thrift.EncodingUtils.setBit(__isset_bitfield, __LENGTH_ISSET_ID, value);
   }
 
+  public int getDeadline_ms() {
+    return this.deadline_ms;
+  }
+
+  public ReadRangeRequest setDeadline_ms(int deadline_ms) {
+    this.deadline_ms = deadline_ms;
+    setDeadline_msIsSet(true);
+    return this;
+  }
+
+  public void unsetDeadline_ms() {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.clearBit(__isset_bitfield, __DEADLINE_MS_ISSET_ID);
+  }
+
+  /** Returns true if field deadline_ms is set (has been assigned a value) and false otherwise */
+  public boolean isSetDeadline_ms() {
+    return org.apache.thrift.EncodingUtils.testBit(__isset_bitfield, __DEADLINE_MS_ISSET_ID);
+  }
+
+  public void setDeadline_msIsSet(boolean value) {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.setBit(__isset_bitfield, __DEADLINE_MS_ISSET_ID, value);
+  }
+
   @Override
   public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
     switch (field) {
@@ -279,6 +313,14 @@ public class ReadRangeRequest implements org.apache.thrift.TBase<ReadRangeReques
       }
       break;
 
+    case DEADLINE_MS:
+      if (value == null) {
+        unsetDeadline_ms();
+      } else {
+        setDeadline_ms((java.lang.Integer)value);
+      }
+      break;
+
     }
   }
 
@@ -297,6 +339,9 @@ public class ReadRangeRequest implements org.apache.thrift.TBase<ReadRangeReques
 
     case LENGTH:
       return getLength();
+
+    case DEADLINE_MS:
+      return getDeadline_ms();
 
     }
     throw new java.lang.IllegalStateException();
@@ -318,6 +363,8 @@ public class ReadRangeRequest implements org.apache.thrift.TBase<ReadRangeReques
       return isSetOffset();
     case LENGTH:
       return isSetLength();
+    case DEADLINE_MS:
+      return isSetDeadline_ms();
     }
     throw new java.lang.IllegalStateException();
   }
@@ -371,6 +418,15 @@ public class ReadRangeRequest implements org.apache.thrift.TBase<ReadRangeReques
         return false;
     }
 
+    boolean this_present_deadline_ms = true && this.isSetDeadline_ms();
+    boolean that_present_deadline_ms = true && that.isSetDeadline_ms();
+    if (this_present_deadline_ms || that_present_deadline_ms) {
+      if (!(this_present_deadline_ms && that_present_deadline_ms))
+        return false;
+      if (this.deadline_ms != that.deadline_ms)
+        return false;
+    }
+
     return true;
   }
 
@@ -393,6 +449,10 @@ public class ReadRangeRequest implements org.apache.thrift.TBase<ReadRangeReques
     hashCode = hashCode * 8191 + ((isSetLength()) ? 131071 : 524287);
     if (isSetLength())
       hashCode = hashCode * 8191 + length;
+
+    hashCode = hashCode * 8191 + ((isSetDeadline_ms()) ? 131071 : 524287);
+    if (isSetDeadline_ms())
+      hashCode = hashCode * 8191 + deadline_ms;
 
     return hashCode;
   }
@@ -441,6 +501,16 @@ public class ReadRangeRequest implements org.apache.thrift.TBase<ReadRangeReques
     }
     if (isSetLength()) {
       lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.length, other.length);
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+    }
+    lastComparison = java.lang.Boolean.compare(isSetDeadline_ms(), other.isSetDeadline_ms());
+    if (lastComparison != 0) {
+      return lastComparison;
+    }
+    if (isSetDeadline_ms()) {
+      lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.deadline_ms, other.deadline_ms);
       if (lastComparison != 0) {
         return lastComparison;
       }
@@ -494,6 +564,12 @@ public class ReadRangeRequest implements org.apache.thrift.TBase<ReadRangeReques
       if (!first) sb.append(", ");
       sb.append("length:");
       sb.append(this.length);
+      first = false;
+    }
+    if (isSetDeadline_ms()) {
+      if (!first) sb.append(", ");
+      sb.append("deadline_ms:");
+      sb.append(this.deadline_ms);
       first = false;
     }
     sb.append(")");
@@ -575,6 +651,14 @@ public class ReadRangeRequest implements org.apache.thrift.TBase<ReadRangeReques
               org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
             }
             break;
+          case 15: // DEADLINE_MS
+            if (schemeField.type == org.apache.thrift.protocol.TType.I32) {
+              struct.deadline_ms = iprot.readI32();
+              struct.setDeadline_msIsSet(true);
+            } else { 
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+            }
+            break;
           default:
             org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
         }
@@ -613,6 +697,11 @@ public class ReadRangeRequest implements org.apache.thrift.TBase<ReadRangeReques
         oprot.writeI32(struct.length);
         oprot.writeFieldEnd();
       }
+      if (struct.isSetDeadline_ms()) {
+        oprot.writeFieldBegin(DEADLINE_MS_FIELD_DESC);
+        oprot.writeI32(struct.deadline_ms);
+        oprot.writeFieldEnd();
+      }
       oprot.writeFieldStop();
       oprot.writeStructEnd();
     }
@@ -644,7 +733,10 @@ public class ReadRangeRequest implements org.apache.thrift.TBase<ReadRangeReques
       if (struct.isSetLength()) {
         optionals.set(3);
       }
-      oprot.writeBitSet(optionals, 4);
+      if (struct.isSetDeadline_ms()) {
+        optionals.set(4);
+      }
+      oprot.writeBitSet(optionals, 5);
       if (struct.isSetSession()) {
         oprot.writeString(struct.session);
       }
@@ -657,12 +749,15 @@ public class ReadRangeRequest implements org.apache.thrift.TBase<ReadRangeReques
       if (struct.isSetLength()) {
         oprot.writeI32(struct.length);
       }
+      if (struct.isSetDeadline_ms()) {
+        oprot.writeI32(struct.deadline_ms);
+      }
     }
 
     @Override
     public void read(org.apache.thrift.protocol.TProtocol prot, ReadRangeRequest struct) throws org.apache.thrift.TException {
       org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
-      java.util.BitSet incoming = iprot.readBitSet(4);
+      java.util.BitSet incoming = iprot.readBitSet(5);
       if (incoming.get(0)) {
         struct.session = iprot.readString();
         struct.setSessionIsSet(true);
@@ -678,6 +773,10 @@ public class ReadRangeRequest implements org.apache.thrift.TBase<ReadRangeReques
       if (incoming.get(3)) {
         struct.length = iprot.readI32();
         struct.setLengthIsSet(true);
+      }
+      if (incoming.get(4)) {
+        struct.deadline_ms = iprot.readI32();
+        struct.setDeadline_msIsSet(true);
       }
     }
   }

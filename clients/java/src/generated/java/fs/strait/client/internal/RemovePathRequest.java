@@ -15,6 +15,7 @@ public class RemovePathRequest implements org.apache.thrift.TBase<RemovePathRequ
   private static final org.apache.thrift.protocol.TField IS_RETRY_FIELD_DESC = new org.apache.thrift.protocol.TField("is_retry", org.apache.thrift.protocol.TType.BOOL, (short)3);
   private static final org.apache.thrift.protocol.TField PATH_FIELD_DESC = new org.apache.thrift.protocol.TField("path", org.apache.thrift.protocol.TType.STRING, (short)4);
   private static final org.apache.thrift.protocol.TField RECURSIVE_FIELD_DESC = new org.apache.thrift.protocol.TField("recursive", org.apache.thrift.protocol.TType.BOOL, (short)5);
+  private static final org.apache.thrift.protocol.TField DEADLINE_MS_FIELD_DESC = new org.apache.thrift.protocol.TField("deadline_ms", org.apache.thrift.protocol.TType.I32, (short)15);
 
   private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new RemovePathRequestStandardSchemeFactory();
   private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new RemovePathRequestTupleSchemeFactory();
@@ -24,6 +25,7 @@ public class RemovePathRequest implements org.apache.thrift.TBase<RemovePathRequ
   public boolean is_retry; // optional
   public @org.apache.thrift.annotation.Nullable java.lang.String path; // optional
   public boolean recursive; // optional
+  public int deadline_ms; // optional
 
   /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
   public enum _Fields implements org.apache.thrift.TFieldIdEnum {
@@ -31,7 +33,8 @@ public class RemovePathRequest implements org.apache.thrift.TBase<RemovePathRequ
     REQUEST_ID((short)2, "request_id"),
     IS_RETRY((short)3, "is_retry"),
     PATH((short)4, "path"),
-    RECURSIVE((short)5, "recursive");
+    RECURSIVE((short)5, "recursive"),
+    DEADLINE_MS((short)15, "deadline_ms");
 
     private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
 
@@ -57,6 +60,8 @@ public class RemovePathRequest implements org.apache.thrift.TBase<RemovePathRequ
           return PATH;
         case 5: // RECURSIVE
           return RECURSIVE;
+        case 15: // DEADLINE_MS
+          return DEADLINE_MS;
         default:
           return null;
       }
@@ -102,8 +107,9 @@ public class RemovePathRequest implements org.apache.thrift.TBase<RemovePathRequ
   // isset id assignments
   private static final int __IS_RETRY_ISSET_ID = 0;
   private static final int __RECURSIVE_ISSET_ID = 1;
+  private static final int __DEADLINE_MS_ISSET_ID = 2;
   private byte __isset_bitfield = 0;
-  private static final _Fields optionals[] = {_Fields.SESSION,_Fields.REQUEST_ID,_Fields.IS_RETRY,_Fields.PATH,_Fields.RECURSIVE};
+  private static final _Fields optionals[] = {_Fields.SESSION,_Fields.REQUEST_ID,_Fields.IS_RETRY,_Fields.PATH,_Fields.RECURSIVE,_Fields.DEADLINE_MS};
   public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
   static {
     java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
@@ -117,6 +123,8 @@ public class RemovePathRequest implements org.apache.thrift.TBase<RemovePathRequ
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING)));
     tmpMap.put(_Fields.RECURSIVE, new org.apache.thrift.meta_data.FieldMetaData("recursive", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.BOOL)));
+    tmpMap.put(_Fields.DEADLINE_MS, new org.apache.thrift.meta_data.FieldMetaData("deadline_ms", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
+        new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.I32)));
     metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
     org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(RemovePathRequest.class, metaDataMap);
   }
@@ -140,6 +148,7 @@ public class RemovePathRequest implements org.apache.thrift.TBase<RemovePathRequ
       this.path = other.path;
     }
     this.recursive = other.recursive;
+    this.deadline_ms = other.deadline_ms;
   }
 
   @Override
@@ -156,6 +165,8 @@ public class RemovePathRequest implements org.apache.thrift.TBase<RemovePathRequ
     this.path = null;
     setRecursiveIsSet(false);
     this.recursive = false;
+    setDeadline_msIsSet(false);
+    this.deadline_ms = 0;
   }
 
   @org.apache.thrift.annotation.Nullable
@@ -288,6 +299,29 @@ public class RemovePathRequest implements org.apache.thrift.TBase<RemovePathRequ
     __isset_bitfield = org.apache.thrift.EncodingUtils.setBit(__isset_bitfield, __RECURSIVE_ISSET_ID, value);
   }
 
+  public int getDeadline_ms() {
+    return this.deadline_ms;
+  }
+
+  public RemovePathRequest setDeadline_ms(int deadline_ms) {
+    this.deadline_ms = deadline_ms;
+    setDeadline_msIsSet(true);
+    return this;
+  }
+
+  public void unsetDeadline_ms() {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.clearBit(__isset_bitfield, __DEADLINE_MS_ISSET_ID);
+  }
+
+  /** Returns true if field deadline_ms is set (has been assigned a value) and false otherwise */
+  public boolean isSetDeadline_ms() {
+    return org.apache.thrift.EncodingUtils.testBit(__isset_bitfield, __DEADLINE_MS_ISSET_ID);
+  }
+
+  public void setDeadline_msIsSet(boolean value) {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.setBit(__isset_bitfield, __DEADLINE_MS_ISSET_ID, value);
+  }
+
   @Override
   public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
     switch (field) {
@@ -335,6 +369,14 @@ public class RemovePathRequest implements org.apache.thrift.TBase<RemovePathRequ
       }
       break;
 
+    case DEADLINE_MS:
+      if (value == null) {
+        unsetDeadline_ms();
+      } else {
+        setDeadline_ms((java.lang.Integer)value);
+      }
+      break;
+
     }
   }
 
@@ -356,6 +398,9 @@ public class RemovePathRequest implements org.apache.thrift.TBase<RemovePathRequ
 
     case RECURSIVE:
       return isRecursive();
+
+    case DEADLINE_MS:
+      return getDeadline_ms();
 
     }
     throw new java.lang.IllegalStateException();
@@ -379,6 +424,8 @@ public class RemovePathRequest implements org.apache.thrift.TBase<RemovePathRequ
       return isSetPath();
     case RECURSIVE:
       return isSetRecursive();
+    case DEADLINE_MS:
+      return isSetDeadline_ms();
     }
     throw new java.lang.IllegalStateException();
   }
@@ -441,6 +488,15 @@ public class RemovePathRequest implements org.apache.thrift.TBase<RemovePathRequ
         return false;
     }
 
+    boolean this_present_deadline_ms = true && this.isSetDeadline_ms();
+    boolean that_present_deadline_ms = true && that.isSetDeadline_ms();
+    if (this_present_deadline_ms || that_present_deadline_ms) {
+      if (!(this_present_deadline_ms && that_present_deadline_ms))
+        return false;
+      if (this.deadline_ms != that.deadline_ms)
+        return false;
+    }
+
     return true;
   }
 
@@ -467,6 +523,10 @@ public class RemovePathRequest implements org.apache.thrift.TBase<RemovePathRequ
     hashCode = hashCode * 8191 + ((isSetRecursive()) ? 131071 : 524287);
     if (isSetRecursive())
       hashCode = hashCode * 8191 + ((recursive) ? 131071 : 524287);
+
+    hashCode = hashCode * 8191 + ((isSetDeadline_ms()) ? 131071 : 524287);
+    if (isSetDeadline_ms())
+      hashCode = hashCode * 8191 + deadline_ms;
 
     return hashCode;
   }
@@ -525,6 +585,16 @@ public class RemovePathRequest implements org.apache.thrift.TBase<RemovePathRequ
     }
     if (isSetRecursive()) {
       lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.recursive, other.recursive);
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+    }
+    lastComparison = java.lang.Boolean.compare(isSetDeadline_ms(), other.isSetDeadline_ms());
+    if (lastComparison != 0) {
+      return lastComparison;
+    }
+    if (isSetDeadline_ms()) {
+      lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.deadline_ms, other.deadline_ms);
       if (lastComparison != 0) {
         return lastComparison;
       }
@@ -592,6 +662,12 @@ public class RemovePathRequest implements org.apache.thrift.TBase<RemovePathRequ
       if (!first) sb.append(", ");
       sb.append("recursive:");
       sb.append(this.recursive);
+      first = false;
+    }
+    if (isSetDeadline_ms()) {
+      if (!first) sb.append(", ");
+      sb.append("deadline_ms:");
+      sb.append(this.deadline_ms);
       first = false;
     }
     sb.append(")");
@@ -681,6 +757,14 @@ public class RemovePathRequest implements org.apache.thrift.TBase<RemovePathRequ
               org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
             }
             break;
+          case 15: // DEADLINE_MS
+            if (schemeField.type == org.apache.thrift.protocol.TType.I32) {
+              struct.deadline_ms = iprot.readI32();
+              struct.setDeadline_msIsSet(true);
+            } else { 
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+            }
+            break;
           default:
             org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
         }
@@ -728,6 +812,11 @@ public class RemovePathRequest implements org.apache.thrift.TBase<RemovePathRequ
         oprot.writeBool(struct.recursive);
         oprot.writeFieldEnd();
       }
+      if (struct.isSetDeadline_ms()) {
+        oprot.writeFieldBegin(DEADLINE_MS_FIELD_DESC);
+        oprot.writeI32(struct.deadline_ms);
+        oprot.writeFieldEnd();
+      }
       oprot.writeFieldStop();
       oprot.writeStructEnd();
     }
@@ -762,7 +851,10 @@ public class RemovePathRequest implements org.apache.thrift.TBase<RemovePathRequ
       if (struct.isSetRecursive()) {
         optionals.set(4);
       }
-      oprot.writeBitSet(optionals, 5);
+      if (struct.isSetDeadline_ms()) {
+        optionals.set(5);
+      }
+      oprot.writeBitSet(optionals, 6);
       if (struct.isSetSession()) {
         oprot.writeString(struct.session);
       }
@@ -778,12 +870,15 @@ public class RemovePathRequest implements org.apache.thrift.TBase<RemovePathRequ
       if (struct.isSetRecursive()) {
         oprot.writeBool(struct.recursive);
       }
+      if (struct.isSetDeadline_ms()) {
+        oprot.writeI32(struct.deadline_ms);
+      }
     }
 
     @Override
     public void read(org.apache.thrift.protocol.TProtocol prot, RemovePathRequest struct) throws org.apache.thrift.TException {
       org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
-      java.util.BitSet incoming = iprot.readBitSet(5);
+      java.util.BitSet incoming = iprot.readBitSet(6);
       if (incoming.get(0)) {
         struct.session = iprot.readString();
         struct.setSessionIsSet(true);
@@ -803,6 +898,10 @@ public class RemovePathRequest implements org.apache.thrift.TBase<RemovePathRequ
       if (incoming.get(4)) {
         struct.recursive = iprot.readBool();
         struct.setRecursiveIsSet(true);
+      }
+      if (incoming.get(5)) {
+        struct.deadline_ms = iprot.readI32();
+        struct.setDeadline_msIsSet(true);
       }
     }
   }

@@ -16,6 +16,7 @@ public class RenamePathRequest implements org.apache.thrift.TBase<RenamePathRequ
   private static final org.apache.thrift.protocol.TField SOURCE_FIELD_DESC = new org.apache.thrift.protocol.TField("source", org.apache.thrift.protocol.TType.STRING, (short)4);
   private static final org.apache.thrift.protocol.TField TARGET_FIELD_DESC = new org.apache.thrift.protocol.TField("target", org.apache.thrift.protocol.TType.STRING, (short)5);
   private static final org.apache.thrift.protocol.TField REPLACE_FIELD_DESC = new org.apache.thrift.protocol.TField("replace", org.apache.thrift.protocol.TType.BOOL, (short)6);
+  private static final org.apache.thrift.protocol.TField DEADLINE_MS_FIELD_DESC = new org.apache.thrift.protocol.TField("deadline_ms", org.apache.thrift.protocol.TType.I32, (short)15);
 
   private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new RenamePathRequestStandardSchemeFactory();
   private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new RenamePathRequestTupleSchemeFactory();
@@ -29,6 +30,7 @@ public class RenamePathRequest implements org.apache.thrift.TBase<RenamePathRequ
    */
   public @org.apache.thrift.annotation.Nullable java.lang.String target; // optional
   public boolean replace; // optional
+  public int deadline_ms; // optional
 
   /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
   public enum _Fields implements org.apache.thrift.TFieldIdEnum {
@@ -40,7 +42,8 @@ public class RenamePathRequest implements org.apache.thrift.TBase<RenamePathRequ
      * The new name itself, never a directory to move into.
      */
     TARGET((short)5, "target"),
-    REPLACE((short)6, "replace");
+    REPLACE((short)6, "replace"),
+    DEADLINE_MS((short)15, "deadline_ms");
 
     private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
 
@@ -68,6 +71,8 @@ public class RenamePathRequest implements org.apache.thrift.TBase<RenamePathRequ
           return TARGET;
         case 6: // REPLACE
           return REPLACE;
+        case 15: // DEADLINE_MS
+          return DEADLINE_MS;
         default:
           return null;
       }
@@ -113,8 +118,9 @@ public class RenamePathRequest implements org.apache.thrift.TBase<RenamePathRequ
   // isset id assignments
   private static final int __IS_RETRY_ISSET_ID = 0;
   private static final int __REPLACE_ISSET_ID = 1;
+  private static final int __DEADLINE_MS_ISSET_ID = 2;
   private byte __isset_bitfield = 0;
-  private static final _Fields optionals[] = {_Fields.SESSION,_Fields.REQUEST_ID,_Fields.IS_RETRY,_Fields.SOURCE,_Fields.TARGET,_Fields.REPLACE};
+  private static final _Fields optionals[] = {_Fields.SESSION,_Fields.REQUEST_ID,_Fields.IS_RETRY,_Fields.SOURCE,_Fields.TARGET,_Fields.REPLACE,_Fields.DEADLINE_MS};
   public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
   static {
     java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
@@ -130,6 +136,8 @@ public class RenamePathRequest implements org.apache.thrift.TBase<RenamePathRequ
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING)));
     tmpMap.put(_Fields.REPLACE, new org.apache.thrift.meta_data.FieldMetaData("replace", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.BOOL)));
+    tmpMap.put(_Fields.DEADLINE_MS, new org.apache.thrift.meta_data.FieldMetaData("deadline_ms", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
+        new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.I32)));
     metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
     org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(RenamePathRequest.class, metaDataMap);
   }
@@ -156,6 +164,7 @@ public class RenamePathRequest implements org.apache.thrift.TBase<RenamePathRequ
       this.target = other.target;
     }
     this.replace = other.replace;
+    this.deadline_ms = other.deadline_ms;
   }
 
   @Override
@@ -173,6 +182,8 @@ public class RenamePathRequest implements org.apache.thrift.TBase<RenamePathRequ
     this.target = null;
     setReplaceIsSet(false);
     this.replace = false;
+    setDeadline_msIsSet(false);
+    this.deadline_ms = 0;
   }
 
   @org.apache.thrift.annotation.Nullable
@@ -336,6 +347,29 @@ public class RenamePathRequest implements org.apache.thrift.TBase<RenamePathRequ
     __isset_bitfield = org.apache.thrift.EncodingUtils.setBit(__isset_bitfield, __REPLACE_ISSET_ID, value);
   }
 
+  public int getDeadline_ms() {
+    return this.deadline_ms;
+  }
+
+  public RenamePathRequest setDeadline_ms(int deadline_ms) {
+    this.deadline_ms = deadline_ms;
+    setDeadline_msIsSet(true);
+    return this;
+  }
+
+  public void unsetDeadline_ms() {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.clearBit(__isset_bitfield, __DEADLINE_MS_ISSET_ID);
+  }
+
+  /** Returns true if field deadline_ms is set (has been assigned a value) and false otherwise */
+  public boolean isSetDeadline_ms() {
+    return org.apache.thrift.EncodingUtils.testBit(__isset_bitfield, __DEADLINE_MS_ISSET_ID);
+  }
+
+  public void setDeadline_msIsSet(boolean value) {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.setBit(__isset_bitfield, __DEADLINE_MS_ISSET_ID, value);
+  }
+
   @Override
   public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
     switch (field) {
@@ -391,6 +425,14 @@ public class RenamePathRequest implements org.apache.thrift.TBase<RenamePathRequ
       }
       break;
 
+    case DEADLINE_MS:
+      if (value == null) {
+        unsetDeadline_ms();
+      } else {
+        setDeadline_ms((java.lang.Integer)value);
+      }
+      break;
+
     }
   }
 
@@ -416,6 +458,9 @@ public class RenamePathRequest implements org.apache.thrift.TBase<RenamePathRequ
     case REPLACE:
       return isReplace();
 
+    case DEADLINE_MS:
+      return getDeadline_ms();
+
     }
     throw new java.lang.IllegalStateException();
   }
@@ -440,6 +485,8 @@ public class RenamePathRequest implements org.apache.thrift.TBase<RenamePathRequ
       return isSetTarget();
     case REPLACE:
       return isSetReplace();
+    case DEADLINE_MS:
+      return isSetDeadline_ms();
     }
     throw new java.lang.IllegalStateException();
   }
@@ -511,6 +558,15 @@ public class RenamePathRequest implements org.apache.thrift.TBase<RenamePathRequ
         return false;
     }
 
+    boolean this_present_deadline_ms = true && this.isSetDeadline_ms();
+    boolean that_present_deadline_ms = true && that.isSetDeadline_ms();
+    if (this_present_deadline_ms || that_present_deadline_ms) {
+      if (!(this_present_deadline_ms && that_present_deadline_ms))
+        return false;
+      if (this.deadline_ms != that.deadline_ms)
+        return false;
+    }
+
     return true;
   }
 
@@ -541,6 +597,10 @@ public class RenamePathRequest implements org.apache.thrift.TBase<RenamePathRequ
     hashCode = hashCode * 8191 + ((isSetReplace()) ? 131071 : 524287);
     if (isSetReplace())
       hashCode = hashCode * 8191 + ((replace) ? 131071 : 524287);
+
+    hashCode = hashCode * 8191 + ((isSetDeadline_ms()) ? 131071 : 524287);
+    if (isSetDeadline_ms())
+      hashCode = hashCode * 8191 + deadline_ms;
 
     return hashCode;
   }
@@ -609,6 +669,16 @@ public class RenamePathRequest implements org.apache.thrift.TBase<RenamePathRequ
     }
     if (isSetReplace()) {
       lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.replace, other.replace);
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+    }
+    lastComparison = java.lang.Boolean.compare(isSetDeadline_ms(), other.isSetDeadline_ms());
+    if (lastComparison != 0) {
+      return lastComparison;
+    }
+    if (isSetDeadline_ms()) {
+      lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.deadline_ms, other.deadline_ms);
       if (lastComparison != 0) {
         return lastComparison;
       }
@@ -686,6 +756,12 @@ public class RenamePathRequest implements org.apache.thrift.TBase<RenamePathRequ
       if (!first) sb.append(", ");
       sb.append("replace:");
       sb.append(this.replace);
+      first = false;
+    }
+    if (isSetDeadline_ms()) {
+      if (!first) sb.append(", ");
+      sb.append("deadline_ms:");
+      sb.append(this.deadline_ms);
       first = false;
     }
     sb.append(")");
@@ -783,6 +859,14 @@ public class RenamePathRequest implements org.apache.thrift.TBase<RenamePathRequ
               org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
             }
             break;
+          case 15: // DEADLINE_MS
+            if (schemeField.type == org.apache.thrift.protocol.TType.I32) {
+              struct.deadline_ms = iprot.readI32();
+              struct.setDeadline_msIsSet(true);
+            } else { 
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+            }
+            break;
           default:
             org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
         }
@@ -837,6 +921,11 @@ public class RenamePathRequest implements org.apache.thrift.TBase<RenamePathRequ
         oprot.writeBool(struct.replace);
         oprot.writeFieldEnd();
       }
+      if (struct.isSetDeadline_ms()) {
+        oprot.writeFieldBegin(DEADLINE_MS_FIELD_DESC);
+        oprot.writeI32(struct.deadline_ms);
+        oprot.writeFieldEnd();
+      }
       oprot.writeFieldStop();
       oprot.writeStructEnd();
     }
@@ -874,7 +963,10 @@ public class RenamePathRequest implements org.apache.thrift.TBase<RenamePathRequ
       if (struct.isSetReplace()) {
         optionals.set(5);
       }
-      oprot.writeBitSet(optionals, 6);
+      if (struct.isSetDeadline_ms()) {
+        optionals.set(6);
+      }
+      oprot.writeBitSet(optionals, 7);
       if (struct.isSetSession()) {
         oprot.writeString(struct.session);
       }
@@ -893,12 +985,15 @@ public class RenamePathRequest implements org.apache.thrift.TBase<RenamePathRequ
       if (struct.isSetReplace()) {
         oprot.writeBool(struct.replace);
       }
+      if (struct.isSetDeadline_ms()) {
+        oprot.writeI32(struct.deadline_ms);
+      }
     }
 
     @Override
     public void read(org.apache.thrift.protocol.TProtocol prot, RenamePathRequest struct) throws org.apache.thrift.TException {
       org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
-      java.util.BitSet incoming = iprot.readBitSet(6);
+      java.util.BitSet incoming = iprot.readBitSet(7);
       if (incoming.get(0)) {
         struct.session = iprot.readString();
         struct.setSessionIsSet(true);
@@ -922,6 +1017,10 @@ public class RenamePathRequest implements org.apache.thrift.TBase<RenamePathRequ
       if (incoming.get(5)) {
         struct.replace = iprot.readBool();
         struct.setReplaceIsSet(true);
+      }
+      if (incoming.get(6)) {
+        struct.deadline_ms = iprot.readI32();
+        struct.setDeadline_msIsSet(true);
       }
     }
   }

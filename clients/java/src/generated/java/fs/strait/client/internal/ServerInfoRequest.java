@@ -10,14 +10,16 @@ package fs.strait.client.internal;
 public class ServerInfoRequest implements org.apache.thrift.TBase<ServerInfoRequest, ServerInfoRequest._Fields>, java.io.Serializable, Cloneable, Comparable<ServerInfoRequest> {
   private static final org.apache.thrift.protocol.TStruct STRUCT_DESC = new org.apache.thrift.protocol.TStruct("ServerInfoRequest");
 
+  private static final org.apache.thrift.protocol.TField DEADLINE_MS_FIELD_DESC = new org.apache.thrift.protocol.TField("deadline_ms", org.apache.thrift.protocol.TType.I32, (short)15);
 
   private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new ServerInfoRequestStandardSchemeFactory();
   private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new ServerInfoRequestTupleSchemeFactory();
 
+  public int deadline_ms; // optional
 
   /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
   public enum _Fields implements org.apache.thrift.TFieldIdEnum {
-;
+    DEADLINE_MS((short)15, "deadline_ms");
 
     private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
 
@@ -33,6 +35,8 @@ public class ServerInfoRequest implements org.apache.thrift.TBase<ServerInfoRequ
     @org.apache.thrift.annotation.Nullable
     public static _Fields findByThriftId(int fieldId) {
       switch(fieldId) {
+        case 15: // DEADLINE_MS
+          return DEADLINE_MS;
         default:
           return null;
       }
@@ -74,9 +78,16 @@ public class ServerInfoRequest implements org.apache.thrift.TBase<ServerInfoRequ
       return _fieldName;
     }
   }
+
+  // isset id assignments
+  private static final int __DEADLINE_MS_ISSET_ID = 0;
+  private byte __isset_bitfield = 0;
+  private static final _Fields optionals[] = {_Fields.DEADLINE_MS};
   public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
   static {
     java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
+    tmpMap.put(_Fields.DEADLINE_MS, new org.apache.thrift.meta_data.FieldMetaData("deadline_ms", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
+        new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.I32)));
     metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
     org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(ServerInfoRequest.class, metaDataMap);
   }
@@ -88,6 +99,8 @@ public class ServerInfoRequest implements org.apache.thrift.TBase<ServerInfoRequ
    * Performs a deep copy on <i>other</i>.
    */
   public ServerInfoRequest(ServerInfoRequest other) {
+    __isset_bitfield = other.__isset_bitfield;
+    this.deadline_ms = other.deadline_ms;
   }
 
   @Override
@@ -97,11 +110,44 @@ public class ServerInfoRequest implements org.apache.thrift.TBase<ServerInfoRequ
 
   @Override
   public void clear() {
+    setDeadline_msIsSet(false);
+    this.deadline_ms = 0;
+  }
+
+  public int getDeadline_ms() {
+    return this.deadline_ms;
+  }
+
+  public ServerInfoRequest setDeadline_ms(int deadline_ms) {
+    this.deadline_ms = deadline_ms;
+    setDeadline_msIsSet(true);
+    return this;
+  }
+
+  public void unsetDeadline_ms() {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.clearBit(__isset_bitfield, __DEADLINE_MS_ISSET_ID);
+  }
+
+  /** Returns true if field deadline_ms is set (has been assigned a value) and false otherwise */
+  public boolean isSetDeadline_ms() {
+    return org.apache.thrift.EncodingUtils.testBit(__isset_bitfield, __DEADLINE_MS_ISSET_ID);
+  }
+
+  public void setDeadline_msIsSet(boolean value) {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.setBit(__isset_bitfield, __DEADLINE_MS_ISSET_ID, value);
   }
 
   @Override
   public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
     switch (field) {
+    case DEADLINE_MS:
+      if (value == null) {
+        unsetDeadline_ms();
+      } else {
+        setDeadline_ms((java.lang.Integer)value);
+      }
+      break;
+
     }
   }
 
@@ -109,6 +155,9 @@ public class ServerInfoRequest implements org.apache.thrift.TBase<ServerInfoRequ
   @Override
   public java.lang.Object getFieldValue(_Fields field) {
     switch (field) {
+    case DEADLINE_MS:
+      return getDeadline_ms();
+
     }
     throw new java.lang.IllegalStateException();
   }
@@ -121,6 +170,8 @@ public class ServerInfoRequest implements org.apache.thrift.TBase<ServerInfoRequ
     }
 
     switch (field) {
+    case DEADLINE_MS:
+      return isSetDeadline_ms();
     }
     throw new java.lang.IllegalStateException();
   }
@@ -138,12 +189,25 @@ public class ServerInfoRequest implements org.apache.thrift.TBase<ServerInfoRequ
     if (this == that)
       return true;
 
+    boolean this_present_deadline_ms = true && this.isSetDeadline_ms();
+    boolean that_present_deadline_ms = true && that.isSetDeadline_ms();
+    if (this_present_deadline_ms || that_present_deadline_ms) {
+      if (!(this_present_deadline_ms && that_present_deadline_ms))
+        return false;
+      if (this.deadline_ms != that.deadline_ms)
+        return false;
+    }
+
     return true;
   }
 
   @Override
   public int hashCode() {
     int hashCode = 1;
+
+    hashCode = hashCode * 8191 + ((isSetDeadline_ms()) ? 131071 : 524287);
+    if (isSetDeadline_ms())
+      hashCode = hashCode * 8191 + deadline_ms;
 
     return hashCode;
   }
@@ -156,6 +220,16 @@ public class ServerInfoRequest implements org.apache.thrift.TBase<ServerInfoRequ
 
     int lastComparison = 0;
 
+    lastComparison = java.lang.Boolean.compare(isSetDeadline_ms(), other.isSetDeadline_ms());
+    if (lastComparison != 0) {
+      return lastComparison;
+    }
+    if (isSetDeadline_ms()) {
+      lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.deadline_ms, other.deadline_ms);
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+    }
     return 0;
   }
 
@@ -180,6 +254,11 @@ public class ServerInfoRequest implements org.apache.thrift.TBase<ServerInfoRequ
     java.lang.StringBuilder sb = new java.lang.StringBuilder("ServerInfoRequest(");
     boolean first = true;
 
+    if (isSetDeadline_ms()) {
+      sb.append("deadline_ms:");
+      sb.append(this.deadline_ms);
+      first = false;
+    }
     sb.append(")");
     return sb.toString();
   }
@@ -199,6 +278,8 @@ public class ServerInfoRequest implements org.apache.thrift.TBase<ServerInfoRequ
 
   private void readObject(java.io.ObjectInputStream in) throws java.io.IOException, java.lang.ClassNotFoundException {
     try {
+      // it doesn't seem like you should have to do this, but java serialization is wacky, and doesn't call the default constructor.
+      __isset_bitfield = 0;
       read(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(in)));
     } catch (org.apache.thrift.TException te) {
       throw new java.io.IOException(te);
@@ -225,6 +306,14 @@ public class ServerInfoRequest implements org.apache.thrift.TBase<ServerInfoRequ
           break;
         }
         switch (schemeField.id) {
+          case 15: // DEADLINE_MS
+            if (schemeField.type == org.apache.thrift.protocol.TType.I32) {
+              struct.deadline_ms = iprot.readI32();
+              struct.setDeadline_msIsSet(true);
+            } else { 
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+            }
+            break;
           default:
             org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
         }
@@ -241,6 +330,11 @@ public class ServerInfoRequest implements org.apache.thrift.TBase<ServerInfoRequ
       struct.validate();
 
       oprot.writeStructBegin(STRUCT_DESC);
+      if (struct.isSetDeadline_ms()) {
+        oprot.writeFieldBegin(DEADLINE_MS_FIELD_DESC);
+        oprot.writeI32(struct.deadline_ms);
+        oprot.writeFieldEnd();
+      }
       oprot.writeFieldStop();
       oprot.writeStructEnd();
     }
@@ -259,11 +353,24 @@ public class ServerInfoRequest implements org.apache.thrift.TBase<ServerInfoRequ
     @Override
     public void write(org.apache.thrift.protocol.TProtocol prot, ServerInfoRequest struct) throws org.apache.thrift.TException {
       org.apache.thrift.protocol.TTupleProtocol oprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+      java.util.BitSet optionals = new java.util.BitSet();
+      if (struct.isSetDeadline_ms()) {
+        optionals.set(0);
+      }
+      oprot.writeBitSet(optionals, 1);
+      if (struct.isSetDeadline_ms()) {
+        oprot.writeI32(struct.deadline_ms);
+      }
     }
 
     @Override
     public void read(org.apache.thrift.protocol.TProtocol prot, ServerInfoRequest struct) throws org.apache.thrift.TException {
       org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+      java.util.BitSet incoming = iprot.readBitSet(1);
+      if (incoming.get(0)) {
+        struct.deadline_ms = iprot.readI32();
+        struct.setDeadline_msIsSet(true);
+      }
     }
   }
 

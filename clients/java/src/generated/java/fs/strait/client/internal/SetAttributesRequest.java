@@ -20,6 +20,7 @@ public class SetAttributesRequest implements org.apache.thrift.TBase<SetAttribut
   private static final org.apache.thrift.protocol.TField MODIFIED_MS_FIELD_DESC = new org.apache.thrift.protocol.TField("modified_ms", org.apache.thrift.protocol.TType.I64, (short)8);
   private static final org.apache.thrift.protocol.TField ACCESSED_MS_FIELD_DESC = new org.apache.thrift.protocol.TField("accessed_ms", org.apache.thrift.protocol.TType.I64, (short)9);
   private static final org.apache.thrift.protocol.TField REPLICATION_FIELD_DESC = new org.apache.thrift.protocol.TField("replication", org.apache.thrift.protocol.TType.I16, (short)10);
+  private static final org.apache.thrift.protocol.TField DEADLINE_MS_FIELD_DESC = new org.apache.thrift.protocol.TField("deadline_ms", org.apache.thrift.protocol.TType.I32, (short)15);
 
   private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new SetAttributesRequestStandardSchemeFactory();
   private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new SetAttributesRequestTupleSchemeFactory();
@@ -34,6 +35,7 @@ public class SetAttributesRequest implements org.apache.thrift.TBase<SetAttribut
   public long modified_ms; // optional
   public long accessed_ms; // optional
   public short replication; // optional
+  public int deadline_ms; // optional
 
   /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
   public enum _Fields implements org.apache.thrift.TFieldIdEnum {
@@ -46,7 +48,8 @@ public class SetAttributesRequest implements org.apache.thrift.TBase<SetAttribut
     GROUP((short)7, "group"),
     MODIFIED_MS((short)8, "modified_ms"),
     ACCESSED_MS((short)9, "accessed_ms"),
-    REPLICATION((short)10, "replication");
+    REPLICATION((short)10, "replication"),
+    DEADLINE_MS((short)15, "deadline_ms");
 
     private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
 
@@ -82,6 +85,8 @@ public class SetAttributesRequest implements org.apache.thrift.TBase<SetAttribut
           return ACCESSED_MS;
         case 10: // REPLICATION
           return REPLICATION;
+        case 15: // DEADLINE_MS
+          return DEADLINE_MS;
         default:
           return null;
       }
@@ -130,8 +135,9 @@ public class SetAttributesRequest implements org.apache.thrift.TBase<SetAttribut
   private static final int __MODIFIED_MS_ISSET_ID = 2;
   private static final int __ACCESSED_MS_ISSET_ID = 3;
   private static final int __REPLICATION_ISSET_ID = 4;
+  private static final int __DEADLINE_MS_ISSET_ID = 5;
   private byte __isset_bitfield = 0;
-  private static final _Fields optionals[] = {_Fields.SESSION,_Fields.REQUEST_ID,_Fields.IS_RETRY,_Fields.PATH,_Fields.PERMISSION,_Fields.OWNER,_Fields.GROUP,_Fields.MODIFIED_MS,_Fields.ACCESSED_MS,_Fields.REPLICATION};
+  private static final _Fields optionals[] = {_Fields.SESSION,_Fields.REQUEST_ID,_Fields.IS_RETRY,_Fields.PATH,_Fields.PERMISSION,_Fields.OWNER,_Fields.GROUP,_Fields.MODIFIED_MS,_Fields.ACCESSED_MS,_Fields.REPLICATION,_Fields.DEADLINE_MS};
   public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
   static {
     java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
@@ -155,6 +161,8 @@ public class SetAttributesRequest implements org.apache.thrift.TBase<SetAttribut
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.I64)));
     tmpMap.put(_Fields.REPLICATION, new org.apache.thrift.meta_data.FieldMetaData("replication", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.I16)));
+    tmpMap.put(_Fields.DEADLINE_MS, new org.apache.thrift.meta_data.FieldMetaData("deadline_ms", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
+        new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.I32)));
     metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
     org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(SetAttributesRequest.class, metaDataMap);
   }
@@ -187,6 +195,7 @@ public class SetAttributesRequest implements org.apache.thrift.TBase<SetAttribut
     this.modified_ms = other.modified_ms;
     this.accessed_ms = other.accessed_ms;
     this.replication = other.replication;
+    this.deadline_ms = other.deadline_ms;
   }
 
   @Override
@@ -211,6 +220,8 @@ public class SetAttributesRequest implements org.apache.thrift.TBase<SetAttribut
     this.accessed_ms = 0;
     setReplicationIsSet(false);
     this.replication = 0;
+    setDeadline_msIsSet(false);
+    this.deadline_ms = 0;
   }
 
   @org.apache.thrift.annotation.Nullable
@@ -462,6 +473,29 @@ public class SetAttributesRequest implements org.apache.thrift.TBase<SetAttribut
     __isset_bitfield = org.apache.thrift.EncodingUtils.setBit(__isset_bitfield, __REPLICATION_ISSET_ID, value);
   }
 
+  public int getDeadline_ms() {
+    return this.deadline_ms;
+  }
+
+  public SetAttributesRequest setDeadline_ms(int deadline_ms) {
+    this.deadline_ms = deadline_ms;
+    setDeadline_msIsSet(true);
+    return this;
+  }
+
+  public void unsetDeadline_ms() {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.clearBit(__isset_bitfield, __DEADLINE_MS_ISSET_ID);
+  }
+
+  /** Returns true if field deadline_ms is set (has been assigned a value) and false otherwise */
+  public boolean isSetDeadline_ms() {
+    return org.apache.thrift.EncodingUtils.testBit(__isset_bitfield, __DEADLINE_MS_ISSET_ID);
+  }
+
+  public void setDeadline_msIsSet(boolean value) {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.setBit(__isset_bitfield, __DEADLINE_MS_ISSET_ID, value);
+  }
+
   @Override
   public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
     switch (field) {
@@ -549,6 +583,14 @@ public class SetAttributesRequest implements org.apache.thrift.TBase<SetAttribut
       }
       break;
 
+    case DEADLINE_MS:
+      if (value == null) {
+        unsetDeadline_ms();
+      } else {
+        setDeadline_ms((java.lang.Integer)value);
+      }
+      break;
+
     }
   }
 
@@ -586,6 +628,9 @@ public class SetAttributesRequest implements org.apache.thrift.TBase<SetAttribut
     case REPLICATION:
       return getReplication();
 
+    case DEADLINE_MS:
+      return getDeadline_ms();
+
     }
     throw new java.lang.IllegalStateException();
   }
@@ -618,6 +663,8 @@ public class SetAttributesRequest implements org.apache.thrift.TBase<SetAttribut
       return isSetAccessed_ms();
     case REPLICATION:
       return isSetReplication();
+    case DEADLINE_MS:
+      return isSetDeadline_ms();
     }
     throw new java.lang.IllegalStateException();
   }
@@ -725,6 +772,15 @@ public class SetAttributesRequest implements org.apache.thrift.TBase<SetAttribut
         return false;
     }
 
+    boolean this_present_deadline_ms = true && this.isSetDeadline_ms();
+    boolean that_present_deadline_ms = true && that.isSetDeadline_ms();
+    if (this_present_deadline_ms || that_present_deadline_ms) {
+      if (!(this_present_deadline_ms && that_present_deadline_ms))
+        return false;
+      if (this.deadline_ms != that.deadline_ms)
+        return false;
+    }
+
     return true;
   }
 
@@ -771,6 +827,10 @@ public class SetAttributesRequest implements org.apache.thrift.TBase<SetAttribut
     hashCode = hashCode * 8191 + ((isSetReplication()) ? 131071 : 524287);
     if (isSetReplication())
       hashCode = hashCode * 8191 + replication;
+
+    hashCode = hashCode * 8191 + ((isSetDeadline_ms()) ? 131071 : 524287);
+    if (isSetDeadline_ms())
+      hashCode = hashCode * 8191 + deadline_ms;
 
     return hashCode;
   }
@@ -883,6 +943,16 @@ public class SetAttributesRequest implements org.apache.thrift.TBase<SetAttribut
         return lastComparison;
       }
     }
+    lastComparison = java.lang.Boolean.compare(isSetDeadline_ms(), other.isSetDeadline_ms());
+    if (lastComparison != 0) {
+      return lastComparison;
+    }
+    if (isSetDeadline_ms()) {
+      lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.deadline_ms, other.deadline_ms);
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+    }
     return 0;
   }
 
@@ -984,6 +1054,12 @@ public class SetAttributesRequest implements org.apache.thrift.TBase<SetAttribut
       if (!first) sb.append(", ");
       sb.append("replication:");
       sb.append(this.replication);
+      first = false;
+    }
+    if (isSetDeadline_ms()) {
+      if (!first) sb.append(", ");
+      sb.append("deadline_ms:");
+      sb.append(this.deadline_ms);
       first = false;
     }
     sb.append(")");
@@ -1113,6 +1189,14 @@ public class SetAttributesRequest implements org.apache.thrift.TBase<SetAttribut
               org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
             }
             break;
+          case 15: // DEADLINE_MS
+            if (schemeField.type == org.apache.thrift.protocol.TType.I32) {
+              struct.deadline_ms = iprot.readI32();
+              struct.setDeadline_msIsSet(true);
+            } else { 
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+            }
+            break;
           default:
             org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
         }
@@ -1189,6 +1273,11 @@ public class SetAttributesRequest implements org.apache.thrift.TBase<SetAttribut
         oprot.writeI16(struct.replication);
         oprot.writeFieldEnd();
       }
+      if (struct.isSetDeadline_ms()) {
+        oprot.writeFieldBegin(DEADLINE_MS_FIELD_DESC);
+        oprot.writeI32(struct.deadline_ms);
+        oprot.writeFieldEnd();
+      }
       oprot.writeFieldStop();
       oprot.writeStructEnd();
     }
@@ -1238,7 +1327,10 @@ public class SetAttributesRequest implements org.apache.thrift.TBase<SetAttribut
       if (struct.isSetReplication()) {
         optionals.set(9);
       }
-      oprot.writeBitSet(optionals, 10);
+      if (struct.isSetDeadline_ms()) {
+        optionals.set(10);
+      }
+      oprot.writeBitSet(optionals, 11);
       if (struct.isSetSession()) {
         oprot.writeString(struct.session);
       }
@@ -1269,12 +1361,15 @@ public class SetAttributesRequest implements org.apache.thrift.TBase<SetAttribut
       if (struct.isSetReplication()) {
         oprot.writeI16(struct.replication);
       }
+      if (struct.isSetDeadline_ms()) {
+        oprot.writeI32(struct.deadline_ms);
+      }
     }
 
     @Override
     public void read(org.apache.thrift.protocol.TProtocol prot, SetAttributesRequest struct) throws org.apache.thrift.TException {
       org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
-      java.util.BitSet incoming = iprot.readBitSet(10);
+      java.util.BitSet incoming = iprot.readBitSet(11);
       if (incoming.get(0)) {
         struct.session = iprot.readString();
         struct.setSessionIsSet(true);
@@ -1314,6 +1409,10 @@ public class SetAttributesRequest implements org.apache.thrift.TBase<SetAttribut
       if (incoming.get(9)) {
         struct.replication = iprot.readI16();
         struct.setReplicationIsSet(true);
+      }
+      if (incoming.get(10)) {
+        struct.deadline_ms = iprot.readI32();
+        struct.setDeadline_msIsSet(true);
       }
     }
   }

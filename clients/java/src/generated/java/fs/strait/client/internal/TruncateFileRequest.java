@@ -15,6 +15,7 @@ public class TruncateFileRequest implements org.apache.thrift.TBase<TruncateFile
   private static final org.apache.thrift.protocol.TField IS_RETRY_FIELD_DESC = new org.apache.thrift.protocol.TField("is_retry", org.apache.thrift.protocol.TType.BOOL, (short)3);
   private static final org.apache.thrift.protocol.TField PATH_FIELD_DESC = new org.apache.thrift.protocol.TField("path", org.apache.thrift.protocol.TType.STRING, (short)4);
   private static final org.apache.thrift.protocol.TField LENGTH_FIELD_DESC = new org.apache.thrift.protocol.TField("length", org.apache.thrift.protocol.TType.I64, (short)5);
+  private static final org.apache.thrift.protocol.TField DEADLINE_MS_FIELD_DESC = new org.apache.thrift.protocol.TField("deadline_ms", org.apache.thrift.protocol.TType.I32, (short)15);
 
   private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new TruncateFileRequestStandardSchemeFactory();
   private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new TruncateFileRequestTupleSchemeFactory();
@@ -24,6 +25,7 @@ public class TruncateFileRequest implements org.apache.thrift.TBase<TruncateFile
   public boolean is_retry; // optional
   public @org.apache.thrift.annotation.Nullable java.lang.String path; // optional
   public long length; // optional
+  public int deadline_ms; // optional
 
   /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
   public enum _Fields implements org.apache.thrift.TFieldIdEnum {
@@ -31,7 +33,8 @@ public class TruncateFileRequest implements org.apache.thrift.TBase<TruncateFile
     REQUEST_ID((short)2, "request_id"),
     IS_RETRY((short)3, "is_retry"),
     PATH((short)4, "path"),
-    LENGTH((short)5, "length");
+    LENGTH((short)5, "length"),
+    DEADLINE_MS((short)15, "deadline_ms");
 
     private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
 
@@ -57,6 +60,8 @@ public class TruncateFileRequest implements org.apache.thrift.TBase<TruncateFile
           return PATH;
         case 5: // LENGTH
           return LENGTH;
+        case 15: // DEADLINE_MS
+          return DEADLINE_MS;
         default:
           return null;
       }
@@ -102,8 +107,9 @@ public class TruncateFileRequest implements org.apache.thrift.TBase<TruncateFile
   // isset id assignments
   private static final int __IS_RETRY_ISSET_ID = 0;
   private static final int __LENGTH_ISSET_ID = 1;
+  private static final int __DEADLINE_MS_ISSET_ID = 2;
   private byte __isset_bitfield = 0;
-  private static final _Fields optionals[] = {_Fields.SESSION,_Fields.REQUEST_ID,_Fields.IS_RETRY,_Fields.PATH,_Fields.LENGTH};
+  private static final _Fields optionals[] = {_Fields.SESSION,_Fields.REQUEST_ID,_Fields.IS_RETRY,_Fields.PATH,_Fields.LENGTH,_Fields.DEADLINE_MS};
   public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
   static {
     java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
@@ -117,6 +123,8 @@ public class TruncateFileRequest implements org.apache.thrift.TBase<TruncateFile
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING)));
     tmpMap.put(_Fields.LENGTH, new org.apache.thrift.meta_data.FieldMetaData("length", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.I64)));
+    tmpMap.put(_Fields.DEADLINE_MS, new org.apache.thrift.meta_data.FieldMetaData("deadline_ms", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
+        new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.I32)));
     metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
     org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(TruncateFileRequest.class, metaDataMap);
   }
@@ -140,6 +148,7 @@ public class TruncateFileRequest implements org.apache.thrift.TBase<TruncateFile
       this.path = other.path;
     }
     this.length = other.length;
+    this.deadline_ms = other.deadline_ms;
   }
 
   @Override
@@ -156,6 +165,8 @@ public class TruncateFileRequest implements org.apache.thrift.TBase<TruncateFile
     this.path = null;
     setLengthIsSet(false);
     this.length = 0;
+    setDeadline_msIsSet(false);
+    this.deadline_ms = 0;
   }
 
   @org.apache.thrift.annotation.Nullable
@@ -288,6 +299,29 @@ public class TruncateFileRequest implements org.apache.thrift.TBase<TruncateFile
     __isset_bitfield = org.apache.thrift.EncodingUtils.setBit(__isset_bitfield, __LENGTH_ISSET_ID, value);
   }
 
+  public int getDeadline_ms() {
+    return this.deadline_ms;
+  }
+
+  public TruncateFileRequest setDeadline_ms(int deadline_ms) {
+    this.deadline_ms = deadline_ms;
+    setDeadline_msIsSet(true);
+    return this;
+  }
+
+  public void unsetDeadline_ms() {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.clearBit(__isset_bitfield, __DEADLINE_MS_ISSET_ID);
+  }
+
+  /** Returns true if field deadline_ms is set (has been assigned a value) and false otherwise */
+  public boolean isSetDeadline_ms() {
+    return org.apache.thrift.EncodingUtils.testBit(__isset_bitfield, __DEADLINE_MS_ISSET_ID);
+  }
+
+  public void setDeadline_msIsSet(boolean value) {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.setBit(__isset_bitfield, __DEADLINE_MS_ISSET_ID, value);
+  }
+
   @Override
   public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
     switch (field) {
@@ -335,6 +369,14 @@ public class TruncateFileRequest implements org.apache.thrift.TBase<TruncateFile
       }
       break;
 
+    case DEADLINE_MS:
+      if (value == null) {
+        unsetDeadline_ms();
+      } else {
+        setDeadline_ms((java.lang.Integer)value);
+      }
+      break;
+
     }
   }
 
@@ -356,6 +398,9 @@ public class TruncateFileRequest implements org.apache.thrift.TBase<TruncateFile
 
     case LENGTH:
       return getLength();
+
+    case DEADLINE_MS:
+      return getDeadline_ms();
 
     }
     throw new java.lang.IllegalStateException();
@@ -379,6 +424,8 @@ public class TruncateFileRequest implements org.apache.thrift.TBase<TruncateFile
       return isSetPath();
     case LENGTH:
       return isSetLength();
+    case DEADLINE_MS:
+      return isSetDeadline_ms();
     }
     throw new java.lang.IllegalStateException();
   }
@@ -441,6 +488,15 @@ public class TruncateFileRequest implements org.apache.thrift.TBase<TruncateFile
         return false;
     }
 
+    boolean this_present_deadline_ms = true && this.isSetDeadline_ms();
+    boolean that_present_deadline_ms = true && that.isSetDeadline_ms();
+    if (this_present_deadline_ms || that_present_deadline_ms) {
+      if (!(this_present_deadline_ms && that_present_deadline_ms))
+        return false;
+      if (this.deadline_ms != that.deadline_ms)
+        return false;
+    }
+
     return true;
   }
 
@@ -467,6 +523,10 @@ public class TruncateFileRequest implements org.apache.thrift.TBase<TruncateFile
     hashCode = hashCode * 8191 + ((isSetLength()) ? 131071 : 524287);
     if (isSetLength())
       hashCode = hashCode * 8191 + org.apache.thrift.TBaseHelper.hashCode(length);
+
+    hashCode = hashCode * 8191 + ((isSetDeadline_ms()) ? 131071 : 524287);
+    if (isSetDeadline_ms())
+      hashCode = hashCode * 8191 + deadline_ms;
 
     return hashCode;
   }
@@ -525,6 +585,16 @@ public class TruncateFileRequest implements org.apache.thrift.TBase<TruncateFile
     }
     if (isSetLength()) {
       lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.length, other.length);
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+    }
+    lastComparison = java.lang.Boolean.compare(isSetDeadline_ms(), other.isSetDeadline_ms());
+    if (lastComparison != 0) {
+      return lastComparison;
+    }
+    if (isSetDeadline_ms()) {
+      lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.deadline_ms, other.deadline_ms);
       if (lastComparison != 0) {
         return lastComparison;
       }
@@ -592,6 +662,12 @@ public class TruncateFileRequest implements org.apache.thrift.TBase<TruncateFile
       if (!first) sb.append(", ");
       sb.append("length:");
       sb.append(this.length);
+      first = false;
+    }
+    if (isSetDeadline_ms()) {
+      if (!first) sb.append(", ");
+      sb.append("deadline_ms:");
+      sb.append(this.deadline_ms);
       first = false;
     }
     sb.append(")");
@@ -681,6 +757,14 @@ public class TruncateFileRequest implements org.apache.thrift.TBase<TruncateFile
               org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
             }
             break;
+          case 15: // DEADLINE_MS
+            if (schemeField.type == org.apache.thrift.protocol.TType.I32) {
+              struct.deadline_ms = iprot.readI32();
+              struct.setDeadline_msIsSet(true);
+            } else { 
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+            }
+            break;
           default:
             org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
         }
@@ -728,6 +812,11 @@ public class TruncateFileRequest implements org.apache.thrift.TBase<TruncateFile
         oprot.writeI64(struct.length);
         oprot.writeFieldEnd();
       }
+      if (struct.isSetDeadline_ms()) {
+        oprot.writeFieldBegin(DEADLINE_MS_FIELD_DESC);
+        oprot.writeI32(struct.deadline_ms);
+        oprot.writeFieldEnd();
+      }
       oprot.writeFieldStop();
       oprot.writeStructEnd();
     }
@@ -762,7 +851,10 @@ public class TruncateFileRequest implements org.apache.thrift.TBase<TruncateFile
       if (struct.isSetLength()) {
         optionals.set(4);
       }
-      oprot.writeBitSet(optionals, 5);
+      if (struct.isSetDeadline_ms()) {
+        optionals.set(5);
+      }
+      oprot.writeBitSet(optionals, 6);
       if (struct.isSetSession()) {
         oprot.writeString(struct.session);
       }
@@ -778,12 +870,15 @@ public class TruncateFileRequest implements org.apache.thrift.TBase<TruncateFile
       if (struct.isSetLength()) {
         oprot.writeI64(struct.length);
       }
+      if (struct.isSetDeadline_ms()) {
+        oprot.writeI32(struct.deadline_ms);
+      }
     }
 
     @Override
     public void read(org.apache.thrift.protocol.TProtocol prot, TruncateFileRequest struct) throws org.apache.thrift.TException {
       org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
-      java.util.BitSet incoming = iprot.readBitSet(5);
+      java.util.BitSet incoming = iprot.readBitSet(6);
       if (incoming.get(0)) {
         struct.session = iprot.readString();
         struct.setSessionIsSet(true);
@@ -803,6 +898,10 @@ public class TruncateFileRequest implements org.apache.thrift.TBase<TruncateFile
       if (incoming.get(4)) {
         struct.length = iprot.readI64();
         struct.setLengthIsSet(true);
+      }
+      if (incoming.get(5)) {
+        struct.deadline_ms = iprot.readI32();
+        struct.setDeadline_msIsSet(true);
       }
     }
   }
