@@ -128,6 +128,20 @@ frames() {
     "$work/venv/bin/python" clients/python/examples/frames.py "strait://127.0.0.1:$1$2"
 }
 
+# NAME_build makes $work/NAME/story of tests/languages/story.*.
+haskell_build() {
+    ghc -v0 -Wall -Werror -outputdir "$work/haskell" -o "$work/haskell/story" tests/languages/story.hs
+}
+
+# built LANGUAGE WIRE WHAT: the story of a language that is compiled.
+built() {
+    local name=${1,,}
+    wanted "$name" || return 0
+    mkdir -p "$work/$name"
+    "${name//-/_}_build"
+    story "$@" "$work/$name/story" 127.0.0.1
+}
+
 php_story() { php tests/languages/story.php "$work/php" 127.0.0.1 "$@"; }
 ruby_story() { ruby -I "$work/rb" tests/languages/story.rb 127.0.0.1 "$@"; }
 perl_story() { perl -I "$work/perl" tests/languages/story.pl 127.0.0.1 "$@"; }
@@ -179,6 +193,7 @@ story Ruby binary "$calls" ruby_story
 story Perl binary "$calls" perl_story
 story PHP binary "$calls" php_story
 story Erlang "framed binary" "$calls" erlang_story
+built Haskell "framed binary" "$calls"
 client Kotlin "framed binary" kotlin --no-requests
 client "C#" "framed binary" csharp
 client "JavaScript in Chromium" "binary over HTTP" browser
