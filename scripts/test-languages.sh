@@ -133,6 +133,11 @@ haskell_build() {
     ghc -v0 -Wall -Werror -outputdir "$work/haskell" -o "$work/haskell/story" tests/languages/story.hs
 }
 
+objective_c_build() {
+    gcc -std=gnu11 -Wall -Werror -fobjc-exceptions -fconstant-string-class=NSConstantString -I/usr/include/GNUstep \
+        -o "$work/objective-c/story" tests/languages/story.m -lgnustep-base -lobjc
+}
+
 # built LANGUAGE WIRE WHAT: the story of a language that is compiled.
 built() {
     local name=${1,,}
@@ -194,6 +199,7 @@ story Perl binary "$calls" perl_story
 story PHP binary "$calls" php_story
 story Erlang "framed binary" "$calls" erlang_story
 built Haskell "framed binary" "$calls"
+built Objective-C "framed binary" "$calls"
 client Kotlin "framed binary" kotlin --no-requests
 client "C#" "framed binary" csharp
 client "JavaScript in Chromium" "binary over HTTP" browser
