@@ -7,7 +7,7 @@
 #   go      Go, which is not installed but only looked for
 #   node    Node, which is only looked for, and the client's compiler in clients/node/node_modules
 #   test    run + power + go + node + Java, Maven, pytest, CMake, rpcgen and libtirpc, Thrift's compiler and C++ runtime, curl, wget and aria2
-#   languages  browser + Ruby, Perl, PHP and Erlang with Thrift's runtimes, Haskell, Objective-C, C#, and libraries above fsspec
+#   languages  browser + Ruby, Perl, PHP and Erlang with Thrift's runtimes, Haskell, Objective-C, OCaml, C#, and libraries above fsspec
 #   browser test + Chromium, for pages that call a gateway
 #   check   run + rustfmt, clippy, pytest, ruff, mypy
 #   lint    check + go + cargo-deny, clang-format
@@ -198,6 +198,7 @@ setup_languages() {
     need libghc-network-dev compgen -G '/var/lib/ghc/package.conf.d/network-[0-9]*.conf'
     need gobjc gcc -x objective-c -fsyntax-only /dev/null
     need libgnustep-base-dev test -e /usr/include/GNUstep/Foundation/Foundation.h
+    need ocaml have ocamlopt
     need mono-mcs have mcs
     need mono-runtime have mono
     need libmono-system-core4.0-cil test -e /usr/lib/mono/4.5/System.Core.dll

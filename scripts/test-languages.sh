@@ -138,6 +138,12 @@ objective_c_build() {
         -o "$work/objective-c/story" tests/languages/story.m -lgnustep-base -lobjc
 }
 
+# The compiler writes beside its source.
+ocaml_build() {
+    cp tests/languages/story.ml "$work/ocaml"
+    (cd "$work/ocaml" && ocamlopt -w +a-4-70 -warn-error +a unix.cmxa str.cmxa story.ml -o story)
+}
+
 # built LANGUAGE WIRE WHAT: the story of a language that is compiled.
 built() {
     local name=${1,,}
@@ -200,6 +206,7 @@ story PHP binary "$calls" php_story
 story Erlang "framed binary" "$calls" erlang_story
 built Haskell "framed binary" "$calls"
 built Objective-C "framed binary" "$calls"
+built OCaml "framed binary" "$calls"
 client Kotlin "framed binary" kotlin --no-requests
 client "C#" "framed binary" csharp
 client "JavaScript in Chromium" "binary over HTTP" browser
