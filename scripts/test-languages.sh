@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # scripts/test-languages.sh: programs in languages without a library of ours, by Thrift's generators
-# and runtimes; clients in Kotlin, C# and pages; the libraries above fsspec; a job of Spark. Each runs on a directory and on Kadoop.
+# and runtimes, codecs of their own or REST; clients in Kotlin, C# and pages; the libraries above fsspec; a job of Spark. Each runs on a directory and on Kadoop.
 # It prints a row for each. STRAIT_BIN names the command; else it is built.
 # scripts/test-languages.sh [LANGUAGE...]: without names, all. Then it also compares the table of docs/languages.md
 # with the results; UPDATE=1 rewrites it.
@@ -153,6 +153,7 @@ built() {
     story "$@" "$work/$name/story" 127.0.0.1
 }
 
+smalltalk_story() { node tests/languages/smalltalk/run.js 127.0.0.1 "$@"; }
 php_story() { php tests/languages/story.php "$work/php" 127.0.0.1 "$@"; }
 ruby_story() { ruby -I "$work/rb" tests/languages/story.rb 127.0.0.1 "$@"; }
 perl_story() { perl -I "$work/perl" tests/languages/story.pl 127.0.0.1 "$@"; }
@@ -207,6 +208,7 @@ story Erlang "framed binary" "$calls" erlang_story
 built Haskell "framed binary" "$calls"
 built Objective-C "framed binary" "$calls"
 built OCaml "framed binary" "$calls"
+story Smalltalk REST "a file, typed errors" smalltalk_story
 client Kotlin "framed binary" kotlin --no-requests
 client "C#" "framed binary" csharp
 client "JavaScript in Chromium" "binary over HTTP" browser
