@@ -7,7 +7,7 @@
 #   go      Go, which is not installed but only looked for
 #   node    Node, which is only looked for, and the client's compiler in clients/node/node_modules
 #   test    run + power + go + node + Java, Maven, pytest, CMake, rpcgen and libtirpc, Thrift's compiler and C++ runtime, curl, wget and aria2
-#   languages  browser + Ruby, Perl, PHP and Erlang with Thrift's runtimes, C#, and libraries above fsspec
+#   languages  browser + Ruby, Perl, PHP and Erlang with Thrift's runtimes, Haskell, Objective-C, OCaml, Smalltalk, C#, and libraries above fsspec
 #   browser test + Chromium, for pages that call a gateway
 #   check   run + rustfmt, clippy, pytest, ruff, mypy
 #   lint    check + go + cargo-deny, clang-format
@@ -111,10 +111,15 @@ setup_go() {
 setup_node() {
     have node && have npm || die "please install Node $MIN_NODE or newer, with npm: https://nodejs.org"
     at_least "$MIN_NODE" "$(node --version | sed 's/^v//')" || die "Node is too old, $MIN_NODE or newer is needed"
-    local wanted=clients/node/package-lock.json stamp=clients/node/node_modules/.strait-lock
+    node_packages clients/node
+}
+
+# node_packages DIRECTORY: those of its lock file.
+node_packages() {
+    local wanted=$1/package-lock.json stamp=$1/node_modules/.strait-lock
     cmp -s "$wanted" "$stamp" && return 0
     say "installing $wanted"
-    npm --prefix clients/node ci --ignore-scripts --no-audit --no-fund --silent >&2
+    npm --prefix "$1" ci --ignore-scripts --no-audit --no-fund --silent >&2
     cp "$wanted" "$stamp"
 }
 
@@ -194,11 +199,17 @@ setup_languages() {
     need libbit-vector-perl perl -MBit::Vector -e 1
     need libclass-accessor-perl perl -MClass::Accessor -e 1
     need erlang-base have erlc
+    need ghc have ghc
+    need libghc-network-dev compgen -G '/var/lib/ghc/package.conf.d/network-[0-9]*.conf'
+    need gobjc gcc -x objective-c -fsyntax-only /dev/null
+    need libgnustep-base-dev test -e /usr/include/GNUstep/Foundation/Foundation.h
+    need ocaml have ocamlopt
     need mono-mcs have mcs
     need mono-runtime have mono
     need libmono-system-core4.0-cil test -e /usr/lib/mono/4.5/System.Core.dll
     need nuget have nuget
     install_packages
+    node_packages tests/languages/smalltalk
     python_requirements languages
 }
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # scripts/test-languages.sh: programs in languages without a library of ours, by Thrift's generators
-# and runtimes; clients in Kotlin, C# and pages; the libraries above fsspec; a job of Spark. Each runs on a directory and on Kadoop.
+# and runtimes, codecs of their own or REST; clients in Kotlin, C# and pages; the libraries above fsspec; a job of Spark. Each runs on a directory and on Kadoop.
 # It prints a row for each. STRAIT_BIN names the command; else it is built.
 # scripts/test-languages.sh [LANGUAGE...]: without names, all. Then it also compares the table of docs/languages.md
 # with the results; UPDATE=1 rewrites it.
@@ -128,6 +128,32 @@ frames() {
     "$work/venv/bin/python" clients/python/examples/frames.py "strait://127.0.0.1:$1$2"
 }
 
+# NAME_build makes $work/NAME/story of tests/languages/story.*.
+haskell_build() {
+    ghc -v0 -Wall -Werror -outputdir "$work/haskell" -o "$work/haskell/story" tests/languages/story.hs
+}
+
+objective_c_build() {
+    gcc -std=gnu11 -Wall -Werror -fobjc-exceptions -fconstant-string-class=NSConstantString -I/usr/include/GNUstep \
+        -o "$work/objective-c/story" tests/languages/story.m -lgnustep-base -lobjc
+}
+
+# The compiler writes beside its source.
+ocaml_build() {
+    cp tests/languages/story.ml "$work/ocaml"
+    (cd "$work/ocaml" && ocamlopt -w +a-4-70 -warn-error +a unix.cmxa str.cmxa story.ml -o story)
+}
+
+# built LANGUAGE WIRE WHAT: the story of a language that is compiled.
+built() {
+    local name=${1,,}
+    wanted "$name" || return 0
+    mkdir -p "$work/$name"
+    "${name//-/_}_build"
+    story "$@" "$work/$name/story" 127.0.0.1
+}
+
+smalltalk_story() { node tests/languages/smalltalk/run.js 127.0.0.1 "$@"; }
 php_story() { php tests/languages/story.php "$work/php" 127.0.0.1 "$@"; }
 ruby_story() { ruby -I "$work/rb" tests/languages/story.rb 127.0.0.1 "$@"; }
 perl_story() { perl -I "$work/perl" tests/languages/story.pl 127.0.0.1 "$@"; }
@@ -179,6 +205,10 @@ story Ruby binary "$calls" ruby_story
 story Perl binary "$calls" perl_story
 story PHP binary "$calls" php_story
 story Erlang "framed binary" "$calls" erlang_story
+built Haskell "framed binary" "$calls"
+built Objective-C "framed binary" "$calls"
+built OCaml "framed binary" "$calls"
+story Smalltalk REST "a file, typed errors" smalltalk_story
 client Kotlin "framed binary" kotlin --no-requests
 client "C#" "framed binary" csharp
 client "JavaScript in Chromium" "binary over HTTP" browser
