@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -219,6 +220,35 @@ func TestOnlyAConnectionThatNeverAnsweredSuggestsTLS(t *testing.T) {
 	_, err = Dial(ctx, listener.Addr().String(), nil)
 	if err == nil || !strings.Contains(err.Error(), "does it serve TLS only?") {
 		t.Errorf("before the first answer: %v", err)
+	}
+}
+
+func TestRequestsSayHowLongTheClientWaits(t *testing.T) {
+	listener := must[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0"))
+	defer listener.Close()
+	sent := make(chan []byte, 1)
+	go func() {
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		var length uint32
+		_ = binary.Read(conn, binary.BigEndian, &length)
+		login := make([]byte, length)
+		_, _ = io.ReadFull(conn, login)
+		sent <- login
+	}()
+	if _, err := Dial(context.Background(), listener.Addr().String(), &Options{Timeout: 50 * time.Second}); err == nil {
+		t.Error("nobody answered")
+	}
+	// An i32 with the number 15.
+	_, after, found := bytes.Cut(<-sent, []byte{8, 0, 15})
+	if !found || len(after) < 4 {
+		t.Fatal("the request has no deadline")
+	}
+	if ms := int32(binary.BigEndian.Uint32(after)); ms <= 40_000 || ms > 50_000 {
+		t.Errorf("%d ms", ms)
 	}
 }
 

@@ -1,6 +1,8 @@
 /// A broken or hostile gateway can make a program raise a typed error, and nothing else.
 #include <doctest/doctest.h>
 
+#include <chrono>
+#include <cstdint>
 #include <limits>
 #include <ostream>
 #include <string>
@@ -35,6 +37,23 @@ TEST_CASE("a reply to another request is no answer") {
     CHECK_THROWS_AS(strait::Client(other.address(), options), strait::Unavailable);
     const Answering request(reply_to_open_session(1, 1) + end_of_reply);
     CHECK_THROWS_AS(strait::Client(request.address(), options), strait::Unavailable);
+}
+
+TEST_CASE("requests say how long the client waits") {
+    strait::Options options;
+    options.timeout = std::chrono::seconds(50);
+    Answering server("no reply");
+    CHECK_THROWS_AS(strait::Client(server.address(), options), strait::Unavailable);
+    const std::string sent = server.question();
+    const auto at = sent.find(std::string("\x08\x00\x0f", 3)); // an i32 with the number 15
+    REQUIRE(at != std::string::npos);
+    REQUIRE(sent.size() >= at + 7);
+    std::uint32_t ms = 0;
+    for (std::size_t n = at + 3; n != at + 7; ++n) {
+        ms = ms << 8 | static_cast<unsigned char>(sent[n]);
+    }
+    CHECK(ms > 40'000);
+    CHECK(ms <= 50'000);
 }
 
 TEST_CASE("a reply without an end is given up, on a wire without frames too") {

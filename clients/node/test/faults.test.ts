@@ -303,6 +303,26 @@ for (const [what, bytes] of [
   });
 }
 
+test("requests say how long the client waits", async () => {
+  let sent = Buffer.alloc(0);
+  const server = net.createServer((socket) => {
+    socket.on("error", () => {}).once("data", (data) => {
+      sent = data;
+      socket.destroy();
+    });
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as net.AddressInfo;
+  await assert.rejects(connect(`127.0.0.1:${port}`, { timeoutMs: 50_000 }), of("Unavailable"));
+  server.close();
+  // An i32 with the number 15.
+  const at = sent.indexOf(Buffer.of(8, 0, 15));
+  assert.ok(at >= 0, "the request has no deadline");
+  const ms = sent.readInt32BE(at + 3);
+  assert.ok(ms > 40_000 && ms <= 50_000, `${ms} ms`);
+});
+
 test("an address with a user is InvalidArgument", async () => {
   await assert.rejects(connect("strait://user@gateway/"), of("InvalidArgument"));
 });

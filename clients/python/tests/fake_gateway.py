@@ -37,6 +37,8 @@ class FakeGateway:
         self.calls: Counter[str] = Counter()
         #: Number of those marked as retries.
         self.retries: Counter[str] = Counter()
+        #: Milliseconds that each method's last client said to wait.
+        self.deadlines: dict[str, int | None] = {}
         #: Methods whose next call breaks the connection, before or after it is done.
         self.cut_before: list[str] = []
         self.cut_after: list[str] = []
@@ -171,6 +173,7 @@ class Handler:
             gateway._wait_if_silent(name)
             with gateway._lock:
                 gateway.calls[name] += 1
+                gateway.deadlines[name] = request.deadline_ms
                 gateway.retries[name] += bool(getattr(request, "is_retry", False))
                 if name in gateway.raises:
                     raise gateway.raises.pop(name)

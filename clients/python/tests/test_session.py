@@ -89,6 +89,15 @@ def test_no_gateway_is_said_at_once_with_its_address():
         strait.connect(f"127.0.0.1:{port}")
 
 
+def test_requests_say_how_long_the_client_waits(fake):
+    fake.files["/x"] = bytearray(b"abc")
+    with strait.connect(fake.address, timeout=50) as client:
+        client.stat("/x")
+        client.remove("/x")
+    for method in ["openSession", "getFileInfo", "removePath", "closeSession"]:
+        assert 0 < fake.deadlines[method] <= 50_000, method
+
+
 def test_silence_is_a_timeout(fake):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]

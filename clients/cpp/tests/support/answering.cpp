@@ -23,19 +23,27 @@ Answering::Answering(std::string answer)
         const int peer = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
         // Refuses any further client at once.
         ::shutdown(listener_, SHUT_RDWR);
-        std::vector<char> question(10'000);
-        ::recv(peer, question.data(), question.size(), 0);
+        std::vector<char> received(10'000);
+        const auto count = ::recv(peer, received.data(), received.size(), 0);
+        question_.assign(received.data(), count > 0 ? static_cast<std::size_t>(count) : 0);
         if (answer.empty()) {
-            ::recv(peer, question.data(), question.size(), 0); // until the other hangs up
+            ::recv(peer, received.data(), received.size(), 0); // until the other hangs up
         }
         ::send(peer, answer.data(), answer.size(), MSG_NOSIGNAL);
         ::close(peer);
     });
 }
 
+std::string Answering::question() {
+    thread_.join();
+    return question_;
+}
+
 Answering::~Answering() {
     ::shutdown(listener_, SHUT_RDWR);
-    thread_.join();
+    if (thread_.joinable()) {
+        thread_.join();
+    }
     ::close(listener_);
 }
 

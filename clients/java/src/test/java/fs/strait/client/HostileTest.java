@@ -8,12 +8,14 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import fs.strait.client.internal.GetFileInfoReply;
 import fs.strait.client.internal.ListDirectoryReply;
+import java.io.DataInputStream;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.UncheckedIOException;
 import java.net.InetAddress;
 import java.net.ServerSocket;
 import java.net.Socket;
+import java.nio.ByteBuffer;
 import java.time.Duration;
 import java.util.Iterator;
 import java.util.List;
@@ -53,6 +55,32 @@ class HostileTest {
     void close() throws IOException {
         client.close();
         gateway.close();
+    }
+
+    @Test
+    void requestsSayHowLongTheClientWaits() throws IOException {
+        try (ServerSocket listener = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
+            CompletableFuture<byte[]> login = CompletableFuture.supplyAsync(() -> frameTo(listener));
+            String address = "127.0.0.1:" + listener.getLocalPort();
+            ConnectOptions patient = ConnectOptions.defaults().timeout(Duration.ofSeconds(50));
+            assertThrows(IOException.class, () -> StraitClient.connect(address, patient));
+            ByteBuffer sent = ByteBuffer.wrap(login.join());
+            int at = 0;
+            while (sent.get(at) != TType.I32 || sent.getShort(at + 1) != 15) {
+                at++; // beyond the end if there is no such field
+            }
+            int ms = sent.getInt(at + 3);
+            assertTrue(ms > 40_000 && ms <= 50_000, ms + " ms");
+        }
+    }
+
+    private static byte[] frameTo(ServerSocket listener) {
+        try (Socket peer = listener.accept()) {
+            DataInputStream in = new DataInputStream(peer.getInputStream());
+            return in.readNBytes(in.readInt());
+        } catch (IOException error) {
+            throw new UncheckedIOException(error);
+        }
     }
 
     @Test
