@@ -117,7 +117,9 @@ impl ObjectStore {
 
     /// The cause of a failed HEAD, whose answer has no body and so no code: a listing fails with both.
     async fn named(&self, error: Error) -> Error {
-        if !matches!(error.kind(), ErrorKind::Internal | ErrorKind::PermissionDenied) {
+        let has_several_causes =
+            [ErrorKind::Internal, ErrorKind::PermissionDenied, ErrorKind::InvalidArgument];
+        if !has_several_causes.contains(&error.kind()) {
             return error;
         }
         self.has_entries(&StorePath::root()).await.err().unwrap_or(error)
