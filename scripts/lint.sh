@@ -14,8 +14,8 @@ rust() {
 
 python() {
     local tools=$PWD/.venv/bin
-    "$tools/ruff" check clients/python scripts bench tests/wires tests/rest tests/languages examples crates/libhdfs
-    "$tools/ruff" format --check clients/python scripts bench tests/wires tests/rest tests/languages examples crates/libhdfs
+    "$tools/ruff" check clients/python scripts bench tests/testkit tests/wires tests/rest tests/languages examples crates/libhdfs
+    "$tools/ruff" format --check clients/python scripts bench tests/testkit tests/wires tests/rest tests/languages examples crates/libhdfs
     (cd clients/python && "$tools/mypy" . ../../scripts)
 }
 

@@ -35,7 +35,8 @@ pub struct frpc_request {
 struct Call<'r> {
     args: &'r [u8],
     reply: &'r mut Reply,
-    outcome: Result<(), ServiceError>,
+    /// `None` until the dispatch function gives one.
+    outcome: Option<Result<(), ServiceError>>,
 }
 
 struct Program {
@@ -92,8 +93,7 @@ fn dispatched(
     request: &Request,
     reply: &mut Reply,
 ) -> Result<(), ServiceError> {
-    let unanswered = Err(Fault::system("the service gave no answer").into());
-    let mut call = Call { args: &request.args, reply, outcome: unanswered };
+    let mut call = Call { args: &request.args, reply, outcome: None };
     let user = match &request.credentials {
         Credentials::Sys(user) => Some(user),
         Credentials::None => None,
@@ -123,7 +123,7 @@ fn dispatched(
     // SAFETY: the program registered this function; the request outlives it.
     unsafe { dispatch(&mut shown) };
     drop(one);
-    call.outcome
+    call.outcome.unwrap_or_else(|| Err(Fault::system("the service gave no answer").into()))
 }
 
 /// # Safety
@@ -179,10 +179,10 @@ pub unsafe extern "C" fn frpc_sendreply(
         call.reply.clear();
         // SAFETY: the caller's promise; encoding doesn't write to the value.
         let done = unsafe { routine(&mut Xdr::to(call.reply.buffer()), result.cast_mut()) };
-        call.outcome = match done {
+        call.outcome = Some(match done {
             0 => Err(Fault::system("the result doesn't follow the interface").into()),
             _ => Ok(()),
-        };
+        });
         Ok((done != 0).into())
     })
 }
@@ -192,7 +192,7 @@ pub unsafe extern "C" fn frpc_sendreply(
 unsafe fn fail(request: *mut frpc_request, error: ServiceError) {
     guarded((), || {
         // SAFETY: the caller's promise.
-        unsafe { call(request)? }.outcome = Err(error);
+        unsafe { call(request)? }.outcome = Some(Err(error));
         Ok(())
     });
 }

@@ -1,5 +1,6 @@
 //! Handles, calls and multicasts.
 
+use crate::fork::Process;
 use crate::tls::frpc_tls;
 use crate::xdr::{Routine, Xdr};
 use crate::{guarded, text};
@@ -16,6 +17,10 @@ use strait_flexrpc::{
 /// The client of all handles without a key: they share its connections.
 static SHARED: OnceLock<Client> = OnceLock::new();
 
+/// Largest buffer for arguments that a handle keeps for its next call. Allocating a larger one costs
+/// little beside sending it, and an idle handle shouldn't hold it.
+const KEPT_BYTES: usize = 8 << 10;
+
 /// See flexrpc.h.
 pub struct frpc_handle {
     client: Client,
@@ -24,14 +29,17 @@ pub struct frpc_handle {
     /// The callee speaks plain ONC RPC.
     onc: bool,
     /// Checked out by the first call, until the handle or its client changes.
-    line: Option<Handle>,
-    process: u32,
+    line: Option<Box<Handle>>,
+    process: Process,
     callee: SocketAddr,
     transport: Transport,
     program: u32,
     version: u32,
     timeout: Option<Duration>,
-    credentials: Option<Credentials>,
+    /// Of the latest call; credentials stay.
+    options: CallOptions,
+    /// Room for a call's arguments.
+    args: Vec<u8>,
     required: Option<usize>,
     store_and_forward: bool,
     latest: frpc_outcome,
@@ -100,7 +108,22 @@ impl frpc_outcome {
         made
     }
 
-    fn of(error: &CallError) -> Self {
+    /// Only the text's first byte changes, since a call's time matters: the text ends there.
+    fn succeed(&mut self) {
+        (self.stat, self.code, self.retry_safe, self.text[0]) = (0, 0, 0, 0);
+    }
+
+    fn of(failure: &Failure) -> Self {
+        let error = match failure {
+            Failure::Arguments => {
+                return Self::new(CANT_ENCODE, true, "the arguments don't follow the interface");
+            }
+            Failure::Result => {
+                let why = "executed, but the result doesn't follow the interface";
+                return Self::new(CANT_DECODE, false, why);
+            }
+            Failure::Call(error) => error,
+        };
         let (stat, code) = match error {
             CallError::Fault(fault) => match fault.kind {
                 FaultKind::GarbageArguments => (11, 0),
@@ -118,6 +141,21 @@ impl frpc_outcome {
             CallError::Unknown(_) => (103, 0),
         };
         Self { code, ..Self::new(stat, error.is_retry_safe(), &error.to_string()) }
+    }
+}
+
+/// Why a call has no result.
+enum Failure {
+    /// The arguments don't follow the interface.
+    Arguments,
+    /// The result doesn't follow it.
+    Result,
+    Call(CallError),
+}
+
+impl From<CallError> for Failure {
+    fn from(error: CallError) -> Self {
+        Self::Call(error)
     }
 }
 
@@ -162,19 +200,21 @@ pub unsafe extern "C" fn frpc_createhandle(
             "udp" => Transport::Udp,
             other => return Err(format!("no transport '{other}'; there are tcp and udp")),
         };
+        let process = Process::watched()?;
         let callee = address(host, (program, version), transport)?;
         Ok(Box::into_raw(Box::new(frpc_handle {
             client: SHARED.get_or_init(Client::default).clone(),
             settings: None,
             onc: false,
             line: None,
-            process: std::process::id(),
+            process,
             callee,
             transport,
             program,
             version,
             timeout: None,
-            credentials: None,
+            options: CallOptions::default(),
+            args: Vec::new(),
             required: None,
             store_and_forward: false,
             latest: frpc_outcome::SUCCESS,
@@ -312,9 +352,9 @@ pub unsafe extern "C" fn frpc_control(handle: *mut frpc_handle, option: c_uint, 
             }
             // SAFETY: see above.
             1002 => match unsafe { value.cast::<frpc_auth_sys>().as_ref() } {
-                None => handle.credentials = None,
+                None => handle.options.credentials = None,
                 // SAFETY: see above.
-                Some(auth) => handle.credentials = Some(Credentials::Sys(unsafe { auth.user() }?)),
+                Some(auth) => handle.options.credentials = Some(Credentials::Sys(unsafe { auth.user() }?)),
             },
             1005 => {
                 // SAFETY: see above.
@@ -372,28 +412,29 @@ pub unsafe extern "C" fn frpc_control(handle: *mut frpc_handle, option: c_uint, 
     })
 }
 
+/// Appends a value to `bytes`.
+///
 /// # Safety
 /// The value fits the routine.
-unsafe fn encoded(routine: Routine, value: *const c_void) -> Option<Vec<u8>> {
-    let mut bytes = Vec::new();
+unsafe fn encode(routine: Routine, value: *const c_void, bytes: &mut Vec<u8>) -> Result<(), Failure> {
     // SAFETY: the caller's promise; encoding doesn't write to the value.
-    let done = unsafe { routine(&mut Xdr::to(&mut bytes), value.cast_mut()) };
-    (done != 0).then_some(bytes)
+    let done = unsafe { routine(&mut Xdr::to(bytes), value.cast_mut()) };
+    if done != 0 { Ok(()) } else { Err(Failure::Arguments) }
 }
 
 /// Decodes all of `bytes`; otherwise frees the parts already decoded.
 ///
 /// # Safety
 /// The value fits the routine.
-unsafe fn decoded(bytes: &[u8], routine: Routine, value: *mut c_void) -> frpc_outcome {
+unsafe fn decode(bytes: &[u8], routine: Routine, value: *mut c_void) -> Result<(), Failure> {
     let mut stream = Xdr::of(bytes);
     // SAFETY: the caller's promise.
     if unsafe { routine(&mut stream, value) } != 0 && stream.is_at_end() {
-        return frpc_outcome::SUCCESS;
+        return Ok(());
     }
     // SAFETY: the caller's promise.
     unsafe { routine(&mut Xdr::freeing(), value) };
-    frpc_outcome::new(CANT_DECODE, false, "executed, but the result doesn't follow the interface")
+    Err(Failure::Result)
 }
 
 impl frpc_handle {
@@ -404,9 +445,9 @@ impl frpc_handle {
         self.client.handle(self.callee, self.transport)
     }
 
-    fn options(&self, timeout: timeval) -> CallOptions {
-        let timeout = self.timeout.or(duration(timeout));
-        CallOptions { timeout, credentials: self.credentials.clone() }
+    /// The timeout of a call.
+    fn patience(&self, timeout: timeval) -> Option<Duration> {
+        self.timeout.or(duration(timeout))
     }
 
     /// # Safety
@@ -417,37 +458,36 @@ impl frpc_handle {
         args: (Routine, *const c_void),
         result: (Routine, *mut c_void),
         timeout: timeval,
-    ) -> frpc_outcome {
+    ) -> Result<(), Failure> {
+        self.args.clear();
         // SAFETY: the caller's promise.
-        let Some(bytes) = (unsafe { encoded(args.0, args.1) }) else {
-            return frpc_outcome::new(CANT_ENCODE, true, "the arguments don't follow the interface");
-        };
-        let procedure = Procedure::new(self.program, self.version, procedure);
-        let options = self.options(timeout);
-        if self.process != std::process::id() {
-            self.line = None; // the parent's: the child opens its own
-            self.process = std::process::id();
+        unsafe { encode(args.0, args.1, &mut self.args) }?;
+        self.options.timeout = self.patience(timeout);
+        let answer = self.exchange(Procedure::new(self.program, self.version, procedure));
+        if self.args.capacity() > KEPT_BYTES {
+            self.args = Vec::new();
         }
+        // SAFETY: the caller's promise.
+        unsafe { decode(&answer?, result.0, result.1) }
+    }
+
+    /// Sends the encoded arguments, and waits for the answer.
+    fn exchange(&mut self, procedure: Procedure) -> Result<Bytes, CallError> {
+        let here = Process::this();
+        if self.process != here {
+            self.line = None; // the parent's: the child opens its own
+            self.process = here;
+        }
+        // Out of the handle meanwhile: a line that panics isn't used again.
         let mut line = match self.line.take() {
             Some(line) => line,
-            None => match self.connected() {
-                Ok(line) => line,
-                Err(error) => return frpc_outcome::of(&error),
-            },
+            None => Box::new(self.connected()?),
         };
-        match line.call_with(procedure, &[&bytes], &options) {
-            Ok(value) => {
-                self.line = Some(line);
-                // SAFETY: the caller's promise.
-                unsafe { decoded(&value, result.0, result.1) }
-            }
-            Err(error) => {
-                if matches!(error, CallError::Fault(_)) {
-                    self.line = Some(line);
-                }
-                frpc_outcome::of(&error)
-            }
+        let answer = line.call_with(procedure, &[&self.args], &self.options);
+        if matches!(answer, Ok(_) | Err(CallError::Fault(_))) {
+            self.line = Some(line);
         }
+        answer
     }
 }
 
@@ -469,8 +509,10 @@ pub unsafe extern "C" fn frpc_call(
         // SAFETY: the caller's promise.
         let handle = unsafe { handle.as_mut() }.ok_or("a null handle")?;
         // SAFETY: the caller's promise.
-        handle.latest =
-            unsafe { handle.call(procedure, (args_routine, args), (result_routine, result), timeout) };
+        match unsafe { handle.call(procedure, (args_routine, args), (result_routine, result), timeout) } {
+            Ok(()) => handle.latest.succeed(),
+            Err(failure) => handle.latest = frpc_outcome::of(&failure),
+        }
         Ok(handle.latest.stat)
     })
 }
@@ -534,13 +576,15 @@ unsafe fn multicast(
     if handles.iter().any(|one| one.onc) {
         return Err("plain ONC RPC has no multicasts: call each handle".to_owned());
     }
+    let mut bytes = Vec::new();
     // SAFETY: the caller's promise.
-    let bytes = unsafe { encoded(args.0, args.1) };
-    let bytes = [Bytes::from(bytes.ok_or("the arguments don't follow the interface")?)];
+    let encoded = unsafe { encode(args.0, args.1, &mut bytes) };
+    encoded.map_err(|_| "the arguments don't follow the interface")?;
+    let bytes = [Bytes::from(bytes)];
     let callees: Vec<_> = handles.iter().map(|handle| handle.callee).collect();
     let procedure = Procedure::new(first.program, first.version, procedure);
     let options = MulticastOptions {
-        call: first.options(timeout),
+        call: CallOptions { timeout: first.patience(timeout), ..first.options.clone() },
         required: first.required,
         store_and_forward: first.store_and_forward,
         turn: None,
@@ -552,12 +596,13 @@ unsafe fn multicast(
     };
     let mut values = 0;
     for (index, outcome) in all.into_iter().enumerate() {
-        let told = match (outcome.into_result(), &places) {
-            (Err(error), _) => frpc_outcome::of(&error),
-            (Ok(_), None) => frpc_outcome::SUCCESS,
+        let done = match (outcome.into_result(), &places) {
+            (Err(error), _) => Err(error.into()),
+            (Ok(_), None) => Ok(()),
             // SAFETY: the caller's promise.
-            (Ok(value), Some(places)) => unsafe { decoded(&value, result_routine, (places.0)(index)) },
+            (Ok(value), Some(places)) => unsafe { decode(&value, result_routine, (places.0)(index)) },
         };
+        let told = done.map_or_else(|failure| frpc_outcome::of(&failure), |()| frpc_outcome::SUCCESS);
         values += c_int::from(told.stat == 0);
         // SAFETY: the caller's promise; the memory may be uninitialized.
         unsafe { outcomes.add(index).write(told) };

@@ -11,6 +11,7 @@
 
 mod callees;
 mod callers;
+mod fork;
 mod tls;
 mod xdr;
 

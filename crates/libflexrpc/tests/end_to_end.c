@@ -138,6 +138,17 @@ int main(int count, char **arguments)
 				patience) == FRPC_SUCCESS);
 		check_pair(&pair);
 	}
+	/* A long argument leaves nothing to the next. */
+	static char sand[100 << 10];
+	char *many = memset(sand, 's', sizeof sand - 1);
+	struct words pair = {0, NULL};
+	CHECK(frpc_call(handles[0], DOUBLE, (xdrproc_t)xdr_words, &(struct words){1, &many},
+			(xdrproc_t)xdr_words, &pair, patience) == FRPC_SUCCESS);
+	CHECK(!strcmp(pair.each[1], many));
+	xdr_free((xdrproc_t)xdr_words, &pair);
+	CHECK(frpc_call(handles[0], DOUBLE, (xdrproc_t)xdr_words, &one, (xdrproc_t)xdr_words, &pair, patience) ==
+	      FRPC_SUCCESS);
+	check_pair(&pair);
 	/* KiB: a leak of ten bytes a call shows in a million. */
 	getrusage(RUSAGE_SELF, &late);
 	CHECK(late.ru_maxrss - early.ru_maxrss < 8 << 10);
@@ -150,6 +161,18 @@ int main(int count, char **arguments)
 	CHECK(strstr(frpc_outcome_of(handles[0])->text, "not today root: [2J"));
 	CHECK(frpc_call(handles[0], 9, (xdrproc_t)xdr_void, NULL, (xdrproc_t)xdr_void, NULL, patience) ==
 	      FRPC_PROCUNAVAIL);
+	/* Arguments that can't be encoded: nothing was sent. */
+	CHECK(frpc_call(handles[0], DOUBLE, (xdrproc_t)xdr_words, &(struct words){101, NULL}, (xdrproc_t)xdr_void,
+			NULL, patience) == FRPC_CANTENCODEARGS);
+	CHECK(frpc_outcome_of(handles[0])->retry_safe && *frpc_outcome_of(handles[0])->text);
+	CHECK(frpc_call(handles[0], DOUBLE, (xdrproc_t)xdr_words, &one, (xdrproc_t)xdr_void, NULL, patience) ==
+	      FRPC_CANTDECODERES);
+	/* A value leaves nothing of the failures before it. */
+	CHECK(frpc_call(handles[0], DOUBLE, (xdrproc_t)xdr_words, &one, (xdrproc_t)xdr_words, &pair, patience) ==
+	      FRPC_SUCCESS);
+	check_pair(&pair);
+	CHECK(frpc_outcome_of(handles[0])->stat == FRPC_SUCCESS && !frpc_outcome_of(handles[0])->code);
+	CHECK(!frpc_outcome_of(handles[0])->retry_safe && !*frpc_outcome_of(handles[0])->text);
 	for (int serial = 0; serial < 2; serial++) {
 		struct words pairs[3] = {{0, NULL}, {0, NULL}, {0, NULL}};
 		void *results[3] = {&pairs[0], &pairs[1], &pairs[2]};

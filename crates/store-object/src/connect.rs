@@ -40,8 +40,23 @@ macro_rules! configured {
 }
 
 /// All that this crate needs of an object store.
-pub trait Bucket: ObjectStore + PaginatedListStore {}
-impl<T: ObjectStore + PaginatedListStore> Bucket for T {}
+pub trait Bucket: ObjectStore + PaginatedListStore {
+    /// Whether the request that completes an upload of parts may have a condition.
+    fn takes_conditional_uploads(&self) -> bool {
+        true
+    }
+}
+
+impl Bucket for AmazonS3 {}
+impl Bucket for MicrosoftAzure {}
+
+impl Bucket for GoogleCloudStorage {
+    /// Google refuses each request of an upload of parts that has one, by 400 `NotImplemented`
+    /// (<https://cloud.google.com/storage/docs/request-preconditions>).
+    fn takes_conditional_uploads(&self) -> bool {
+        false
+    }
+}
 
 /// A client of this bucket or container. Nothing has been asked yet.
 pub fn bucket(scheme: Scheme, name: &str, options: &Options) -> Result<Arc<dyn Bucket>> {

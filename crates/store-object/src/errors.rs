@@ -45,6 +45,8 @@ const CODES: &[(&str, ErrorKind, &str)] = &[
     ("SlowDown", ErrorKind::Busy, "the endpoint asks for fewer requests"),
     ("ServerBusy", ErrorKind::Busy, "the endpoint asks for fewer requests"),
     ("EntityTooLarge", ErrorKind::NoSpace, "the endpoint takes no object of this size"),
+    ("RequestTimeout", ErrorKind::TimedOut, "the endpoint waited too long for the request's bytes"),
+    ("NotImplemented", ErrorKind::Unsupported, "the endpoint doesn't do this"),
     ("QuotaExceeded", ErrorKind::NoSpace, "the bucket's quota is used up"),
     ("XMinioStorageFull", ErrorKind::NoSpace, "the endpoint's disks are full"),
     ("KMS.", ErrorKind::PermissionDenied, "the key that encrypts the bucket can't be used"),
@@ -78,8 +80,10 @@ pub fn typed(failed: Failed, sent: Sent) -> Error {
     let (kind, message) = meaning(&failed);
     let lost = match sent {
         Sent::Repeatable => false,
+        // An answer with a status is none that got lost; `http::change` knows the doubtful ones.
         Sent::Conditional => {
             matches!(kind, ErrorKind::TimedOut | ErrorKind::Unavailable)
+                && status(&failed).is_none()
                 && transport(&failed).is_none_or(|kind| kind != HttpErrorKind::Connect)
         }
         Sent::Lost => true,
@@ -101,14 +105,37 @@ fn meaning(failed: &Failed) -> (ErrorKind, String) {
         }
         Failed::InvalidPath { .. } => (ErrorKind::InvalidArgument, format!("a key that is no path: {text}")),
         Failed::NotSupported { .. } | Failed::NotImplemented { .. } => (ErrorKind::Unsupported, text),
-        Failed::PermissionDenied { .. } => {
-            (ErrorKind::PermissionDenied, "the endpoint refuses this with these credentials (403)".to_owned())
-        }
-        Failed::Unauthenticated { .. } => {
-            (ErrorKind::Unauthenticated, "the endpoint wants other credentials (401)".to_owned())
-        }
-        _ => by_transport(failed, &text),
+        Failed::PermissionDenied { .. } => by_status(403, &text),
+        Failed::Unauthenticated { .. } => by_status(401, &text),
+        // For listings and completions, object_store keeps the status in the error's cause only.
+        _ if is_of_token(&text) || transport(failed).is_some() => by_transport(failed, &text),
+        _ => match status(failed) {
+            Some(status) => by_status(status, &text),
+            None => by_transport(failed, &text),
+        },
     }
+}
+
+/// The meaning of a refusal whose code says nothing more.
+fn by_status(status: u16, text: &str) -> (ErrorKind, String) {
+    let (kind, why) = match status {
+        401 => (ErrorKind::Unauthenticated, "the endpoint wants other credentials"),
+        403 => (ErrorKind::PermissionDenied, "the endpoint refuses this with these credentials"),
+        404 | 410 => (ErrorKind::NotFound, "no such bucket, file or directory"),
+        405 | 501 => (ErrorKind::Unsupported, "the endpoint doesn't do this"),
+        408 => (ErrorKind::TimedOut, "the endpoint waited too long for the request's bytes"),
+        409 => (ErrorKind::Busy, "another change of the object is under way; retry"),
+        304 | 412 => (ErrorKind::NotFound, "the object was replaced or removed meanwhile"),
+        413 | 507 => (ErrorKind::NoSpace, "the endpoint takes no object of this size"),
+        429 | 503 => (ErrorKind::Unavailable, "the endpoint asks for fewer requests"),
+        300..400 => {
+            (ErrorKind::InvalidArgument, "the endpoint refers to another one; see its URL and region")
+        }
+        400..500 => (ErrorKind::InvalidArgument, "the endpoint doesn't accept the request"),
+        500..600 => (ErrorKind::Unavailable, "the endpoint failed"),
+        _ => (ErrorKind::Internal, "an answer that makes no sense"),
+    };
+    (kind, format!("{why} ({status}): {}", shortened(text)))
 }
 
 fn by_transport(failed: &Failed, text: &str) -> (ErrorKind, String) {
@@ -119,17 +146,31 @@ fn by_transport(failed: &Failed, text: &str) -> (ErrorKind, String) {
             (ErrorKind::Unavailable, format!("{cause}; see the endpoint, and `strait doctor URI`"))
         }
         Some(_) => (ErrorKind::Unavailable, format!("the connection broke: {cause}")),
-        None if text.contains("token request")
-            || text.contains("credentials")
-            || text.contains("metadata") =>
-        {
+        None if is_of_token(text) || text.contains("credentials") || text.contains("metadata") => {
             (ErrorKind::Unauthenticated, shortened(text))
-        }
-        None if text.contains("status code: 5") || text.contains("status code: 429") => {
-            (ErrorKind::Unavailable, shortened(text))
         }
         None => (ErrorKind::Internal, shortened(text)),
     }
+}
+
+/// Whether the request that failed was one for credentials, which another server than the endpoint has. The
+/// addresses are those of the clouds' services for their own machines.
+fn is_of_token(text: &str) -> bool {
+    ["performing token request", "://169.254.", "://[fd00:ec2:"].iter().any(|sign| text.contains(sign))
+}
+
+/// The HTTP status of a refusal. object_store has no type for it.
+fn status(failed: &Failed) -> Option<u16> {
+    const REFUSED: &str = "Server returned non-2xx status code: ";
+    /// A redirection without a destination: S3's, to another region.
+    const REDIRECTED: &str = "Received redirect without LOCATION";
+    chain(failed).find_map(|cause| {
+        let text = cause.to_string();
+        if text.starts_with(REDIRECTED) {
+            return Some(301);
+        }
+        text.strip_prefix(REFUSED)?.get(..3)?.parse().ok()
+    })
 }
 
 /// Whether an answer has this code: in XML, JSON or Azure's text, a code stands alone.
@@ -159,4 +200,57 @@ fn shortened(text: &str) -> String {
     /// A line or two.
     const MOST: usize = 300;
     text.chars().map(|character| if character.is_control() { ' ' } else { character }).take(MOST).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug)]
+    struct Cause(&'static str);
+
+    impl std::fmt::Display for Cause {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str(self.0)
+        }
+    }
+
+    impl StdError for Cause {}
+
+    fn generic(text: &'static str) -> Failed {
+        Failed::Generic { store: "GCS", source: Box::new(Cause(text)) }
+    }
+
+    #[test]
+    fn a_refusal_without_a_known_code_has_the_kind_of_its_status() {
+        let refused = [
+            ("400 Bad Request", ErrorKind::InvalidArgument),
+            ("401 Unauthorized", ErrorKind::Unauthenticated),
+            ("403 Forbidden", ErrorKind::PermissionDenied),
+            ("404 Not Found", ErrorKind::NotFound),
+            ("405 Method Not Allowed", ErrorKind::Unsupported),
+            ("408 Request Timeout", ErrorKind::TimedOut),
+            ("409 Conflict", ErrorKind::Busy),
+            ("412 Precondition Failed", ErrorKind::NotFound),
+            ("413 Payload Too Large", ErrorKind::NoSpace),
+            ("429 Too Many Requests", ErrorKind::Unavailable),
+            ("500 Internal Server Error", ErrorKind::Unavailable),
+            ("503 Service Unavailable", ErrorKind::Unavailable),
+        ];
+        for (status, kind) in refused {
+            let text = format!("Server returned non-2xx status code: {status}: <Error/>").leak();
+            for sent in [Sent::Repeatable, Sent::Conditional] {
+                assert_eq!(typed(generic(text), sent).kind(), kind, "{status}");
+            }
+            assert_eq!(typed(generic(text), Sent::Lost).kind(), ErrorKind::OutcomeUnknown, "{status}");
+        }
+        let region = "Received redirect without LOCATION, this normally indicates a wrong region";
+        assert_eq!(typed(generic(region), Sent::Repeatable).kind(), ErrorKind::InvalidArgument);
+    }
+
+    #[test]
+    fn a_refused_request_for_credentials_is_no_refusal_of_the_object() {
+        let text = "Error performing token request: Server returned non-2xx status code: 404 Not Found: ";
+        assert_eq!(typed(generic(text), Sent::Repeatable).kind(), ErrorKind::Unauthenticated);
+    }
 }

@@ -5,7 +5,8 @@
 //!     ├ listing ── pages, never all         │
 //!     ├ reader ── ranges, ahead ────────── Bucket (crate object_store) ── endpoint
 //!     ├ writer ── parts, conditions         │
-//!     └ renaming ── copy, then remove       └ connect, profile ── credentials
+//!     │  └ reservation ── an empty object   └ connect, profile ── credentials
+//!     └ renaming ── copy, then remove
 //! ```
 //!
 //! An object has no directory. A directory is a prefix of keys, or an empty object `.strait-directory`
@@ -26,14 +27,16 @@ mod options;
 mod profile;
 mod reader;
 mod renaming;
+mod reservation;
 mod writer;
 
 use connect::Bucket;
 pub use connect::endpoint;
-use errors::{Sent, change, typed};
+use errors::{Sent, typed};
 use keys::Keys;
 pub use options::Options;
 use reader::Reader;
+use reservation::Reservation;
 use writer::{Publish, Writer};
 
 use async_trait::async_trait;
@@ -41,7 +44,7 @@ use bytes::Bytes;
 use futures::future::join;
 use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
 use object_store::path::Path;
-use object_store::{ObjectMeta, ObjectStoreExt, PutMode, PutOptions, UpdateVersion};
+use object_store::{ObjectMeta, ObjectStoreExt};
 use std::sync::Arc;
 use strait_store::budget::Pool;
 use strait_store::{
@@ -117,7 +120,9 @@ impl ObjectStore {
 
     /// The cause of a failed HEAD, whose answer has no body and so no code: a listing fails with both.
     async fn named(&self, error: Error) -> Error {
-        if !matches!(error.kind(), ErrorKind::Internal | ErrorKind::PermissionDenied) {
+        let has_several_causes =
+            [ErrorKind::Internal, ErrorKind::PermissionDenied, ErrorKind::InvalidArgument];
+        if !has_several_causes.contains(&error.kind()) {
             return error;
         }
         self.has_entries(&StorePath::root()).await.err().unwrap_or(error)
@@ -171,13 +176,6 @@ impl ObjectStore {
         }
     }
 
-    /// Reserves the name by an empty object, if nothing has it.
-    async fn reserve(&self, key: &Path) -> Result<UpdateVersion> {
-        let put = self.bucket.put_opts(key, Bytes::new().into(), PutOptions::from(PutMode::Create));
-        let put = change(None, put).await?;
-        Ok(UpdateVersion { e_tag: put.e_tag, version: put.version })
-    }
-
     async fn create_at(&self, who: &Principal, path: &StorePath, overwrite: bool) -> Result<Writer> {
         if path.is_root() {
             return fail(ErrorKind::AlreadyExists, "a directory has this name");
@@ -188,7 +186,10 @@ impl ObjectStore {
         if is_directory? {
             return fail(ErrorKind::AlreadyExists, "a directory has this name");
         }
-        let publish = if overwrite { Publish::Replace } else { Publish::Over(self.reserve(&key).await?) };
+        let publish = match overwrite {
+            true => Publish::Replace,
+            false => Publish::Over(Reservation::take(self.bucket.clone(), key.clone()).await?),
+        };
         let memory = Pool::of_process().share(&who.user);
         Ok(Writer::new(self.bucket.clone(), key, path.to_string(), publish, memory))
     }

@@ -2,6 +2,7 @@
 
 use crate::errors::{Sent, change, typed};
 use crate::keys::{MARKER, moved};
+use crate::reservation::Reservation;
 use crate::{AT_ONCE, Found, ObjectStore, reader};
 use bytes::Bytes;
 use futures::future::TryFutureExt;
@@ -137,11 +138,27 @@ impl ObjectStore {
         }
     }
 
-    /// Copies through this process, a piece at a time.
+    /// Copies through this process, a piece at a time. The name may be taken while the bytes travel. So the
+    /// completion has a condition, or an empty object reserves the name where the service takes none.
     pub(crate) async fn copy_through(&self, from: &Path, size: u64, to: &Path, replace: bool) -> Result<()> {
-        if !replace && self.head(to).await?.is_some() {
+        if replace {
+            return self.upload_copy(from, size, to, Taken::Replaced).await;
+        }
+        if !self.bucket.takes_conditional_uploads() {
+            let reserved = Reservation::take(self.bucket.clone(), to.clone()).await?;
+            let copied = self.upload_copy(from, size, to, Taken::Reserved(&reserved)).await;
+            if copied.is_err() {
+                reserved.release().await;
+            }
+            return copied;
+        }
+        if self.head(to).await?.is_some() {
             return fail(ErrorKind::AlreadyExists, "the new name is taken");
         }
+        self.upload_copy(from, size, to, Taken::Refused).await
+    }
+
+    async fn upload_copy(&self, from: &Path, size: u64, to: &Path, taken: Taken<'_>) -> Result<()> {
         let failed = |error| typed(error, Sent::Repeatable);
         let version = self.bucket.head(from).await.map_err(failed)?.e_tag;
         let mut upload = self.bucket.put_multipart_opts(to, Default::default()).await.map_err(failed)?;
@@ -153,8 +170,14 @@ impl ObjectStore {
                 upload.put_part(piece.into()).await.map_err(failed)?;
                 start = end;
             }
-            // The name may have been taken while the bytes travelled.
-            let condition = (!replace).then_some((IF_NONE_MATCH, HeaderValue::from_static("*")));
+            let condition = match taken {
+                Taken::Replaced => None,
+                Taken::Reserved(reserved) => {
+                    reserved.check().await?;
+                    reserved.condition()
+                }
+                Taken::Refused => Some((IF_NONE_MATCH, HeaderValue::from_static("*"))),
+            };
             let completed = upload.complete().map_err(|error| match error {
                 Failed::Precondition { path, source } => Failed::AlreadyExists { path, source },
                 other => other,
@@ -167,6 +190,14 @@ impl ObjectStore {
         }
         copied
     }
+}
+
+/// A new name that is already taken.
+enum Taken<'r> {
+    Replaced,
+    /// By this empty object, so that nobody else takes it.
+    Reserved(&'r Reservation),
+    Refused,
 }
 
 fn half_done(error: Error, state: &'static str) -> Error {

@@ -2,15 +2,12 @@
 
 use crate::Bucket;
 use crate::errors::{Sent, change, typed};
-use crate::http::Condition;
+use crate::reservation::Reservation;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::{FuturesUnordered, StreamExt};
-use hyper::header::{HeaderValue, IF_MATCH};
 use object_store::path::Path;
-use object_store::{
-    MultipartUpload, ObjectMeta, ObjectStoreExt, PutMode, PutOptions, PutPayload, PutResult, UpdateVersion,
-};
+use object_store::{MultipartUpload, PutMode, PutOptions, PutPayload, PutResult};
 use std::sync::Arc;
 use std::time::Duration;
 use strait_store::budget::{Reserved, Share};
@@ -41,7 +38,7 @@ pub enum Publish {
     /// In place of any object that has the name then.
     Replace,
     /// In place of the empty object that reserved the name.
-    Over(UpdateVersion),
+    Over(Reservation),
 }
 
 /// The writer of one object.
@@ -202,7 +199,7 @@ impl Writer {
                     let put = put(PutMode::Overwrite).await;
                     put.map(drop).map_err(|error| typed(error, Sent::Repeatable))
                 }
-                Publish::Over(reserved) => change(None, put(PutMode::Update(reserved))).await.map(drop),
+                Publish::Over(reserved) => change(None, put(reserved.mode())).await.map(drop),
             };
         }
         if self.filled > 0 {
@@ -220,17 +217,9 @@ impl Writer {
     async fn complete(&mut self) -> Result<PutResult> {
         let mut condition = None;
         if let Publish::Over(reserved) = &self.publish {
-            // Not every endpoint minds the condition of the request below.
-            let there = self.bucket.head(&self.key).await.map_err(|error| typed(error, Sent::Repeatable));
-            let is_ours = match there {
-                Ok(there) => is_reserved(&there, reserved),
-                Err(error) if error.kind() == ErrorKind::NotFound => false,
-                Err(error) => return Err(error),
-            };
-            if !is_ours {
-                return fail(ErrorKind::NotFound, "the file was replaced or removed meanwhile");
-            }
-            condition = if_match(reserved);
+            // Not every endpoint takes the condition of the request below, or minds it.
+            reserved.check().await?;
+            condition = reserved.condition();
         }
         let Some(upload) = self.upload.as_mut() else {
             return fail(ErrorKind::Internal, "the upload has ended already");
@@ -253,16 +242,6 @@ impl Writer {
         }
         result.map_err(|error| error.at(operation, &self.path))
     }
-}
-
-fn if_match(reserved: &UpdateVersion) -> Option<Condition> {
-    Some((IF_MATCH, HeaderValue::from_str(reserved.e_tag.as_deref()?).ok()?))
-}
-
-/// Whether this is the object that reserved the name. Empty objects have one entity tag; versions differ.
-fn is_reserved(there: &ObjectMeta, reserved: &UpdateVersion) -> bool {
-    let differ = matches!((&there.version, &reserved.version), (Some(there), Some(ours)) if there != ours);
-    there.e_tag == reserved.e_tag && !differ
 }
 
 #[async_trait]
@@ -321,19 +300,14 @@ impl Drop for Writer {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let upload = self.upload.take();
         let on_their_way = std::mem::take(&mut self.on_their_way);
-        let (bucket, key, publish) = (self.bucket.clone(), self.key.clone(), self.publish.clone());
+        let publish = self.publish.clone();
         runtime.spawn(async move {
             let _: Vec<_> = on_their_way.collect().await;
             if let Some(mut upload) = upload {
                 let _ = upload.abort().await;
             }
-            if let Publish::Over(reserved) = publish
-                && bucket
-                    .head(&key)
-                    .await
-                    .is_ok_and(|there| there.size == 0 && is_reserved(&there, &reserved))
-            {
-                let _ = bucket.delete(&key).await;
+            if let Publish::Over(reserved) = publish {
+                reserved.release().await;
             }
         });
     }

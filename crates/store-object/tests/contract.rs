@@ -1,4 +1,4 @@
-//! The published contract suite on servers that nobody here wrote.
+//! The published contract suite on servers that nobody here wrote, and before one of them a stand-in for Google's.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -37,6 +37,16 @@ async fn s3_at_moto_keeps_the_contract() {
         Some(server) => keeps_the_contract("s3 (moto)", Scheme::S3, &s3(&server)).await,
         None => skip("s3_at_moto_keeps_the_contract", "moto in .venv-s3"),
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn gs_at_a_stand_in_keeps_the_contract() {
+    let Some(server) = ObjectServer::google_on_moto().unwrap() else {
+        return skip("gs_at_a_stand_in_keeps_the_contract", "moto in .venv-s3");
+    };
+    let variables = vec![("STORAGE_EMULATOR_HOST".to_owned(), server.url())];
+    let name = "gs (a stand-in of ours on moto, not Google's service)";
+    keeps_the_contract(name, Scheme::Gs, &Options { variables, ..Options::default() }).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

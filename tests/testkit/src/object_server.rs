@@ -44,8 +44,7 @@ impl ObjectServer {
     /// # Errors
     /// It doesn't start.
     pub fn moto() -> Result<Option<Self>> {
-        let binary = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.venv-s3/bin/moto_server");
-        let Some(binary) = found("STRAIT_TEST_MOTO", Some(binary)) else { return Ok(None) };
+        let Some(binary) = moto_server() else { return Ok(None) };
         let server = Self::start("moto", |port, _| {
             let mut command = Command::new(&binary);
             command.args(["-H", "127.0.0.1", "-p", &port.to_string()]);
@@ -56,6 +55,21 @@ impl ObjectServer {
             200 => Ok(Some(server)),
             status => Err(Failure::new(format!("moto makes no bucket: {status}"))),
         }
+    }
+
+    /// A stand-in for Google's service, of our own, on moto (`google_on_moto.py`); None without moto.
+    ///
+    /// # Errors
+    /// It doesn't start.
+    pub fn google_on_moto() -> Result<Option<Self>> {
+        let Some(binary) = moto_server() else { return Ok(None) };
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("google_on_moto.py");
+        let server = Self::start("google_on_moto", |port, _| {
+            let mut command = Command::new(binary.with_file_name("python"));
+            command.arg(script).args([&port.to_string(), OBJECT_BUCKET]);
+            command
+        });
+        server.map(Some)
     }
 
     /// MinIO, if STRAIT_TEST_MINIO names its program.
@@ -119,6 +133,11 @@ impl ObjectServer {
         process.wait_ready(START_DEADLINE, || TcpStream::connect(("127.0.0.1", port)).is_ok())?;
         Ok(Self { process, port, _dir: dir })
     }
+}
+
+fn moto_server() -> Option<PathBuf> {
+    let binary = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.venv-s3/bin/moto_server");
+    found("STRAIT_TEST_MOTO", Some(binary))
 }
 
 /// The program that a variable names, or else this one, if it is there.

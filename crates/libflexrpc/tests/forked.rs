@@ -1,0 +1,36 @@
+//! Forked processes of C programs, which use their parents' handles.
+
+mod common;
+
+use common::{cc, here, library_directory, run, with_library};
+use std::process::Command;
+use strait_flexrpc::{Reply, Request, Server, ServerOptions, ServiceError};
+
+const PROGRAM: u32 = 0x2000_0077;
+
+fn echo(request: &Request, reply: &mut Reply) -> Result<(), ServiceError> {
+    reply.put(&request.args);
+    Ok(())
+}
+
+fn server() -> Server {
+    Server::builder(ServerOptions::default()).register(PROGRAM, 1, echo).start().unwrap()
+}
+
+#[test]
+fn each_generation_of_children_calls_by_its_parents_handle() {
+    let (directory, server) = (tempfile::tempdir().unwrap(), server());
+    let source = here().join("tests/forked.c");
+    run(with_library(cc(directory.path()).arg("-DLINKED").arg(source), "forked"));
+    run(Command::new(directory.path().join("forked")).arg(server.address().to_string()));
+}
+
+#[test]
+fn a_library_that_dlopen_loads_notices_forks_too_and_dlclose_unloads_it() {
+    let (directory, server) = (tempfile::tempdir().unwrap(), server());
+    let source = here().join("tests/forked.c");
+    run(cc(directory.path()).arg(source).args(["-o", "forked"]));
+    run(Command::new(directory.path().join("forked"))
+        .arg(server.address().to_string())
+        .arg(library_directory().join("libflexrpc.so")));
+}
