@@ -107,6 +107,21 @@ pub async fn obtained_task<T>(what: &str, mut value: impl AsyncFnMut() -> Option
     unreachable!("pauses don't end")
 }
 
+/// [`stays`] in a task.
+///
+/// # Panics
+/// As [`stays`].
+pub async fn stays_task(what: &str, duration: Duration, mut condition: impl AsyncFnMut() -> bool) {
+    let begun = Instant::now();
+    for pause in pauses() {
+        assert!(condition().await, "not for {duration:?}: {what}");
+        if begun.elapsed() >= duration {
+            break;
+        }
+        tokio::time::sleep(pause).await;
+    }
+}
+
 /// [`pause`] in a task, by tokio's clock, which may be paused.
 pub async fn pause_task(_why: &str, duration: Duration) {
     tokio::time::sleep(duration).await;
