@@ -23,6 +23,7 @@ mod power;
 mod process;
 mod skip;
 mod small_disk;
+pub mod sockets;
 pub mod thrift;
 pub mod wait;
 

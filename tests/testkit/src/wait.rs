@@ -56,10 +56,12 @@ pub fn obtained<T>(what: &str, mut value: impl FnMut() -> Option<T>) -> T {
 pub fn wait_until(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
     let end = Instant::now() + limit;
     for pause in pauses() {
+        // The last look begins after the limit, however long the looks before it took.
+        let is_last = Instant::now() >= end;
         if condition() {
             return true;
         }
-        if Instant::now() >= end {
+        if is_last {
             break;
         }
         thread::sleep(pause);
@@ -114,8 +116,9 @@ pub async fn obtained_task<T>(what: &str, mut value: impl AsyncFnMut() -> Option
 pub async fn stays_task(what: &str, duration: Duration, mut condition: impl AsyncFnMut() -> bool) {
     let begun = Instant::now();
     for pause in pauses() {
+        let is_last = begun.elapsed() >= duration;
         assert!(condition().await, "not for {duration:?}: {what}");
-        if begun.elapsed() >= duration {
+        if is_last {
             break;
         }
         tokio::time::sleep(pause).await;
