@@ -39,4 +39,4 @@ pub use power::{Format, ImageStore, PowerDisk, Remains};
 pub use process::{Process, spawn_bound};
 pub use skip::skip;
 pub use small_disk::SmallDisk;
-pub use wait::{wait_until, within as eventually};
+pub use wait::wait_until;
