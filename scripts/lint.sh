@@ -10,6 +10,7 @@ rust() {
     cargo clippy --workspace --all-targets --locked -- -D warnings
     RUSTDOCFLAGS="-D warnings" cargo doc --workspace --locked --no-deps --quiet
     python3 scripts/circles.py
+    python3 scripts/sleeps.py
 }
 
 python() {

@@ -17,11 +17,12 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use strait_flexrpc::{
     AdmissionLimits, CallError, CallOptions, Client, ClientOptions, Doubt, MulticastOptions, Outcome,
     RetryPolicy, Server, ServerOptions, Transport,
 };
+use strait_testkit::wait::{pause, wait_until};
 
 /// Callers at a time, half of them by UDP.
 const CALLERS: u32 = 16;
@@ -87,8 +88,7 @@ fn what_callers_are_told_agrees_with_the_services_log() {
                         }
                         let said = tell(&client, by[caller as usize % 2], tag);
                         if said == Told::NotExecuted {
-                            // Usually the server is still restarting, and refusals come fast.
-                            std::thread::sleep(Duration::from_millis(5));
+                            pause("refusals come fast while the server restarts", Duration::from_millis(5));
                         }
                         told.lock().unwrap().insert(tag, said);
                     }
@@ -97,12 +97,8 @@ fn what_callers_are_told_agrees_with_the_services_log() {
             .collect();
         let mut server = Some(server);
         for life in LIVES_MS.iter().cycle() {
-            let end = Instant::now() + Duration::from_millis(*life);
             let over = || callers.iter().all(|caller| caller.is_finished());
-            while Instant::now() < end && !over() {
-                std::thread::sleep(Duration::from_millis(5));
-            }
-            if over() {
+            if wait_until(Duration::from_millis(*life), over) {
                 break;
             }
             drop(server.take());
@@ -231,7 +227,7 @@ fn what_is_told_of_each_callee_of_a_chain_agrees_with_its_own_log() {
             .collect();
         let mut victim = 0;
         while !callers.iter().all(|caller| caller.is_finished()) {
-            std::thread::sleep(Duration::from_millis(400));
+            pause("a server's life", Duration::from_millis(400));
             victim = (victim + 1) % servers.len();
             drop(servers[victim].take());
             common::eventually("the port is free again", || {

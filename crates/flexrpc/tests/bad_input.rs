@@ -26,6 +26,7 @@ use common::{COUNT, ECHO, Service, client, procedure};
 use raw::Raw;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 use strait_flexrpc::proto::chain::{Chain, Hop, encode_outcomes};
 use strait_flexrpc::proto::extension::Extension;
 use strait_flexrpc::proto::frame::{HEAD_BYTES, Head, Kind, VERSION, flags};
@@ -34,6 +35,7 @@ use strait_flexrpc::{
     MulticastOptions, Outcome, Procedure, Refusal, Reply, Request, ServerOptions, SessionId, Transport,
     limits,
 };
+use strait_testkit::wait::pause;
 
 fn id(session: SessionId, transaction: u64) -> CallId {
     CallId { session, handle: 0, transaction }
@@ -94,7 +96,8 @@ fn a_call_whose_time_is_over_when_it_is_there_is_not_executed() {
     // The time counts from the head's arrival.
     let (begun, rest) = late.split_at(HEAD_BYTES);
     raw.send(begun);
-    std::thread::sleep(std::time::Duration::from_millis(20));
+    raw.await_read();
+    pause("longer than the call may take", Duration::from_millis(20));
     let (answer, _, _) = raw.ask(rest).unwrap();
     assert_eq!((answer.kind, answer.status), (Kind::Refused, 4));
     assert_eq!(raw.ask(&timed(2, 30_000_000)).unwrap().0.kind, Kind::Value);

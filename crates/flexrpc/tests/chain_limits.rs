@@ -424,7 +424,7 @@ fn a_chain_that_comes_in_pieces_to_a_server_that_ends_is_told_so() {
         let head = Head { flags: flags::CHAIN, procedure: procedure(COUNT), ..Head::new(Kind::Call, id) };
         let call = raw::frame(head, &extension.encode(), &[1; 1000]);
         raw.send(&call[..500]);
-        std::thread::sleep(Duration::from_millis(50));
+        raw.await_read();
         raw.send(&call[500..]);
         let (answer, _, payload) = raw.receive().unwrap();
         let outcomes = chain::decode_outcomes(&Bytes::from(payload), 2);

@@ -6,8 +6,9 @@ use bytes::Bytes;
 use common::{ECHO, client, procedure, server};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use strait_flexrpc::{CallOptions, MulticastOptions, Outcome, Server, Transport};
+use strait_testkit::wait::wait_until;
 
 unsafe extern "C" {
     fn fork() -> i32;
@@ -101,15 +102,14 @@ fn fork_to(body: impl FnOnce() -> bool) -> Pid {
 }
 
 fn assert_well(child: Pid) {
-    let begun = Instant::now();
-    let status = loop {
-        if let Some((_, status)) = waitpid(Some(child), WaitOptions::NOHANG).unwrap() {
-            break status;
-        }
-        if begun.elapsed() > PATIENCE {
-            kill_process(child, Signal::KILL).unwrap();
-        }
-        std::thread::sleep(Duration::from_millis(2));
-    };
+    let mut ended = None;
+    wait_until(PATIENCE, || {
+        ended = waitpid(Some(child), WaitOptions::NOHANG).unwrap();
+        ended.is_some()
+    });
+    let (_, status) = ended.unwrap_or_else(|| {
+        kill_process(child, Signal::KILL).unwrap();
+        waitpid(Some(child), WaitOptions::empty()).unwrap().expect("a child")
+    });
     assert_eq!(status.exit_status(), Some(0), "{status:?}");
 }

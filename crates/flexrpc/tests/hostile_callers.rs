@@ -17,6 +17,7 @@ use strait_flexrpc::proto::frame::{Head, Kind, flags};
 use strait_flexrpc::{
     AdmissionLimits, CallId, Client, ClientOptions, Server, ServerOptions, SessionId, Transport, WorkerLimits,
 };
+use strait_testkit::wait;
 
 /// A session that no server knows.
 const NOBODY: SessionId = SessionId([8; 16]);
@@ -183,6 +184,8 @@ fn calls(session: SessionId, number: u32, args: &[u8]) -> [Vec<u8>; 2] {
 
 #[test]
 fn who_sends_or_takes_drop_by_drop_is_cut_off() {
+    /// Of some minutes, and fewer than there are.
+    const MOST_DROPS: usize = 15_000;
     let message_stall = Duration::from_millis(300);
     let (server, service) = start(ServerOptions { message_stall, ..ServerOptions::default() });
     let session = Raw::udp(server.address()).session();
@@ -194,23 +197,24 @@ fn who_sends_or_takes_drop_by_drop_is_cut_off() {
             let mut raw = Raw::tcp(server.address());
             raw.send(&call[..200_000]);
             common::eventually("it is there", || server.connection_count() == 1);
-            let mut drops = call[200_000..].chunks(1);
-            common::eventually("it is cut off", || {
-                std::thread::sleep(Duration::from_millis(pause));
-                drops.next().into_iter().for_each(|drop| raw.send(drop));
+            let is_cut = call[200_000..].chunks(1).take(MOST_DROPS).any(|drop| {
+                wait::pause("the pace of the drops", Duration::from_millis(pause));
+                raw.send(drop);
                 server.connection_count() == 0
             });
+            assert!(is_cut, "it sends on");
         }
     }
     assert_eq!(service.executed(), 0);
     for call in calls(session, ECHO, &vec![1; 16 << 20]) {
         let Raw::Tcp(mut taker, _) = Raw::tcp(server.address()) else { unreachable!() };
         taker.write_all(&call).unwrap();
-        common::eventually("it is cut off", || {
-            std::thread::sleep(Duration::from_millis(10));
+        let is_cut = (0..MOST_DROPS).any(|_| {
+            wait::pause("the pace of the drops", Duration::from_millis(10));
             let _ = taker.read(&mut [0; 1000]);
             server.connection_count() == 0
         });
+        assert!(is_cut, "it takes on");
     }
 }
 

@@ -9,6 +9,7 @@ use strait_flexrpc::{
     AuthSys, CallError, CallOptions, Client, ClientOptions, ClusterKey, Credentials, Doubt, Fault, Procedure,
     Refusal, Server, ServerOptions, Transport, WorkerLimits, limits,
 };
+use strait_testkit::wait::{pause, stays};
 
 const BOTH: [Transport; 2] = [Transport::Tcp, Transport::Udp];
 
@@ -119,8 +120,7 @@ fn somebody_watches_for_calls_however_long_all_others_are_busy() {
                 || client().call(server.address(), transport, procedure(SLEEP), &[&1500u32.to_be_bytes()]);
             scope.spawn(slow);
             common::eventually("it runs", || service.running() == 1);
-            // Longer than the watching worker may be dormant.
-            std::thread::sleep(Duration::from_millis(400));
+            pause("longer than the watching worker may be dormant", Duration::from_millis(400));
             client().call(server.address(), transport, procedure(ECHO), &[b"x"]).unwrap();
             assert_eq!(service.running(), 1, "{transport:?}: answered beside the slow call");
         });
@@ -353,8 +353,8 @@ fn the_longest_times_there_are_mean_for_ever_and_nothing_breaks() {
         let outcomes = client.call_chain(&callees, procedure(COUNT), &args, &Default::default());
         assert!(outcomes.iter().all(strait_flexrpc::Outcome::is_value), "{outcomes:?}");
     }
-    // All threads still run.
-    std::thread::sleep(Duration::from_millis(100));
-    assert_eq!(client.call(server.address(), Transport::Tcp, procedure(ECHO), &[b"x"]).unwrap(), "x");
+    stays("all threads run", Duration::from_millis(100), || {
+        client.call(server.address(), Transport::Tcp, procedure(ECHO), &[b"x"]).unwrap() == "x"
+    });
     assert!(server.shutdown() && next.shutdown());
 }

@@ -378,6 +378,7 @@ fn hash(password: &str) -> Result<String, Problem> {
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
+    use strait_testkit::wait::eventually;
 
     #[test]
     fn only_the_right_password_of_a_known_user_is_taken() {
@@ -403,9 +404,8 @@ mod tests {
         File::create(&path).unwrap();
         assert_eq!(file.reload_if_changed(), Ok(false), "cut to nothing, for now");
         assert!(file.epoch("alice").is_some());
-        std::thread::sleep(SETTLE);
-        assert_eq!(file.reload_if_changed(), Ok(true));
-        assert!(file.epoch("alice").is_none(), "it stayed so");
+        eventually("it is taken up once it has stayed so", || file.reload_if_changed() == Ok(true));
+        assert!(file.epoch("alice").is_none());
     }
 
     #[test]

@@ -8,9 +8,14 @@ use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use strait_gateway::{Config, PasswordFile};
+use strait_gateway::{Config, Limits, PasswordFile};
 use strait_store::{FileSystem, MemoryStore, Principal, StorePath};
+use strait_testkit::sockets::is_all_read;
+use strait_testkit::wait::{eventually, pause, stays};
 use strait_wire::*;
+
+/// The number of bytes that requests and answers hold.
+const HELD: &str = "strait_gateway_buffered_bytes";
 
 /// Announces a request of `bytes` and sends it slowly, just fast enough not to count as stalled.
 struct Dribble {
@@ -27,7 +32,7 @@ impl Dribble {
             alive &= client.stream.write_all(&[0x80, 1, 0, 1]).is_ok();
             while alive && !stopped.load(Ordering::Relaxed) {
                 alive = client.stream.write_all(&[0; 8 << 10]).is_ok();
-                std::thread::sleep(Duration::from_millis(100));
+                pause("the pace of a slow sender", Duration::from_millis(100));
             }
         });
         Self { stop, thread: Some(thread) }
@@ -51,7 +56,8 @@ fn slow_senders_of_large_requests_keep_nobody_from_listing_and_writing_for_long(
     put(&mut client, "/f", b"x");
     let handle = create(&mut client, "/g");
     let _slow: Vec<Dribble> = (0..2).map(|_| Dribble::start(served.client(), (16 << 20) - 64)).collect();
-    std::thread::sleep(Duration::from_millis(300)); // until they hold all memory
+    // Both are of one origin, which gets no more than half of all memory.
+    eventually("they hold what they can", || served.number(HELD) > 15 << 20);
     let begun = Instant::now();
     let list = ListDirectoryRequest { path: Some("/".into()), ..Default::default() };
     assert_eq!(client.v2::<methods::ListDirectory>(list).unwrap().entries.unwrap().len(), 2);
@@ -124,7 +130,8 @@ fn requests_that_one_user_announces_and_sends_slowly_hold_no_other_user_up() {
         Dribble::start(client, 16 << 20)
     };
     let _slow: Vec<Dribble> = (0..40).map(slow).collect();
-    std::thread::sleep(Duration::from_millis(300)); // until they hold what they can
+    let half = Limits::default().buffered_bytes as u64 / 2;
+    eventually("they hold what they can", || served.number(HELD) > half - (16 << 20));
     let took = puts(&mut logged_in(&served, "bob"));
     assert!(took < Duration::from_secs(2), "{took:?}");
     // The same user's own calls also wait only briefly: the gateway ends the slow connections one
@@ -230,7 +237,7 @@ fn a_stranger_s_request_that_grows_is_refused_at_the_limit() {
         stranger.stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
         let (first, rest) = request.split_at(30 << 10);
         stranger.stream.write_all(first).unwrap();
-        std::thread::sleep(Duration::from_millis(100)); // nothing tells when it has arrived
+        eventually("the first part is read", || is_all_read(&stranger.stream));
         let _ = stranger.stream.write_all(rest);
         let Reply::Application(error) = stranger.receive::<methods::Stat>() else { panic!("no refusal") };
         assert!(error.message.contains("log in first"), "{}", error.message);
@@ -469,9 +476,8 @@ fn a_connection_that_uses_many_sessions_keeps_its_latest_in_use() {
         client.v2::<methods::CreateFile>(of(session, number)).unwrap();
     }
     // Those that it no longer keeps linger for a moment.
-    strait_testkit::eventually("the first two end", Duration::from_secs(10), || gate.writers() == 64);
-    std::thread::sleep(Duration::from_millis(300));
-    assert_eq!(gate.writers(), 64);
+    eventually("the first two end", || gate.writers() == 64);
+    stays("the others are in use", Duration::from_millis(300), || gate.writers() == 64);
 }
 
 #[test]
@@ -483,7 +489,7 @@ fn a_connection_that_never_asks_gives_its_place_back() {
     let mut silent = served.client();
     let mut quiet = served.session();
     assert!(silent.is_closed());
-    std::thread::sleep(Duration::from_millis(500)); // longer than a silent one may
+    pause("longer than a silent connection may last", Duration::from_millis(500));
     quiet.v2::<methods::ServerInfo>(ServerInfoRequest::default()).unwrap();
 }
 

@@ -4,10 +4,9 @@ mod common;
 use bytes::Bytes;
 use common::gated::Gated;
 use common::*;
-use std::time::Duration;
 use strait_client::{Options, StraitStore};
 use strait_store::{CreateOptions, ErrorKind, FileSystem, FileSystemExt, Principal, StorePath};
-use strait_testkit::eventually;
+use strait_testkit::wait::eventually;
 
 #[test]
 fn a_file_goes_on_through_a_gateway_once_there_is_room() {
@@ -83,6 +82,6 @@ fn a_dropped_writer_of_a_full_store_holds_its_file_no_longer() {
         assert_eq!(writer.close().await.unwrap_err().kind(), ErrorKind::NoSpace);
         assert_eq!(gate.writers(), 1, "it goes on");
         drop(writer);
-        eventually("the gateway drops it, too", Duration::from_secs(10), || gate.writers() == 0);
+        eventually("the gateway drops it, too", || gate.writers() == 0);
     });
 }

@@ -8,6 +8,7 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 use strait_gateway::{Access, HttpAccess};
 use strait_store::Principal;
+use strait_testkit::wait::pause;
 use strait_wire::*;
 
 const JSON: Wire = Wire { protocol: Protocol::Json, framed: false };
@@ -302,7 +303,7 @@ fn a_client_that_sends_no_head_or_half_of_one_gives_its_place_back() {
     while begun.elapsed() < Duration::from_secs(3) {
         busy.write_all(get).unwrap();
         assert_eq!(receive(&mut busy).status, 200);
-        std::thread::sleep(Duration::from_millis(100));
+        pause("the pace of a client at work", Duration::from_millis(100));
     }
     let begun = Instant::now();
     assert_eq!((receive(&mut half).status, receive(&mut idle).status), (0, 0));

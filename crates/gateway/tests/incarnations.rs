@@ -6,9 +6,10 @@ use bytes::Bytes;
 use common::*;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use strait_client::{Options, StraitStore};
 use strait_store::{CreateOptions, ErrorKind, FileSystem, FileSystemExt, FileWriter, Principal, StorePath};
+use strait_testkit::wait::{eventually_task, obtained, pause, pause_task};
 use strait_wire::*;
 
 /// Attaches a client to a session, and returns the incarnation.
@@ -42,17 +43,11 @@ fn a_session_that_idled_out_under_its_connection_takes_no_calls_until_it_is_made
     let token = client.token.clone();
     let first = resume(&mut client, &token);
     let handle = create(&mut client, "/f");
-    let deadline = Instant::now() + Duration::from_secs(10);
-    loop {
-        std::thread::sleep(Duration::from_millis(300)); // idle
-        match append(&mut client, handle, 0, b"") {
-            Ok(_) => assert!(Instant::now() < deadline, "it outlives its limit"),
-            Err(error) => {
-                assert_eq!(error.kind.as_deref(), Some("Unauthenticated"));
-                break;
-            }
-        }
-    }
+    let error = obtained("the end of the session", || {
+        pause("longer than a session may be idle", Duration::from_millis(300));
+        append(&mut client, handle, 0, b"").err()
+    });
+    assert_eq!(error.kind.as_deref(), Some("Unauthenticated"));
     assert_ne!(resume(&mut client, &token), first);
 }
 
@@ -74,11 +69,11 @@ fn files_of_a_session_that_idled_out_are_read_on_and_their_writers_know_no_outco
         let mut appending = writer_of_new(&store, &path("/appending")).await;
         let mut closing = writer_of_new(&store, &path("/closing")).await;
         let mut probe = writer_of_new(&store, &path("/probe")).await;
-        let deadline = Instant::now() + Duration::from_secs(20);
-        while probe.flush().await.is_ok() {
-            assert!(Instant::now() < deadline, "the session outlives its limit");
-            tokio::time::sleep(Duration::from_millis(1_300)).await; // idle
-        }
+        eventually_task("the session ends", async || {
+            pause_task("longer than a session may be idle", Duration::from_millis(1_300)).await;
+            probe.flush().await.is_err()
+        })
+        .await;
         appending.append(content.clone()).await.unwrap(); // told with the flush
         assert_eq!(appending.flush().await.unwrap_err().kind(), ErrorKind::OutcomeUnknown);
         assert_eq!(closing.close().await.unwrap_err().kind(), ErrorKind::OutcomeUnknown);

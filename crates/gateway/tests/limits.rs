@@ -3,8 +3,9 @@
 mod common;
 use common::*;
 use std::io::Write;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use strait_gateway::PasswordFile;
+use strait_testkit::wait::{eventually, pause};
 use strait_wire::*;
 
 #[test]
@@ -15,15 +16,11 @@ fn connections_over_the_limit_are_ended_and_places_come_free_again() {
     assert!(fourth.is_closed());
     held[0].v2::<methods::ServerInfo>(ServerInfoRequest::default()).unwrap();
     drop(held.pop());
-    let deadline = Instant::now() + Duration::from_secs(10);
-    loop {
+    eventually("a place comes free", || {
         let mut client = served.client();
         client.send::<methods::ServerInfo>(&ServerInfoRequest::default().into());
-        if client.message().is_some() {
-            break;
-        }
-        assert!(Instant::now() < deadline, "no place came free");
-    }
+        client.message().is_some()
+    });
 }
 
 #[test]
@@ -70,19 +67,13 @@ fn a_session_that_idles_out_is_gone_and_its_token_opens_a_new_one() {
     let handle = open(&mut client, "/f").unwrap().handle.unwrap();
     let token = client.token.take();
     drop(client);
-    let mut other = served.client();
-    let deadline = Instant::now() + Duration::from_secs(10);
-    loop {
-        std::thread::sleep(Duration::from_millis(200));
+    eventually("the session ends", || {
+        pause("longer than an unused session lasts: each look uses it", Duration::from_millis(200));
+        let mut other = served.client();
         let request = OpenSessionRequest { token: token.clone(), ..Default::default() };
         other.v2::<methods::OpenSession>(request).unwrap();
-        if read(&mut other, handle, 0, 1).is_err() {
-            break;
-        }
-        // The session still existed. Release it, so that it can idle out.
-        other = served.client();
-        assert!(Instant::now() < deadline, "the session outlives its limit");
-    }
+        read(&mut other, handle, 0, 1).is_err()
+    });
 }
 
 #[test]
@@ -95,16 +86,15 @@ fn a_session_used_by_its_token_alone_is_in_use_as_long_as_its_connection() {
     let open = OpenFileRequest { session: token.clone(), path: Some("/f".into()), ..Default::default() };
     let handle = other.v2::<methods::OpenFile>(open).unwrap().handle;
     drop(client);
-    std::thread::sleep(Duration::from_millis(500)); // many times the limit
+    pause("many times as long as an unused session lasts", Duration::from_millis(500));
     let (offset, length) = (Some(0), Some(1));
     let read = |session| ReadRangeRequest { session, handle, offset, length, ..Default::default() };
     assert_eq!(other.v2::<methods::ReadRange>(read(token.clone())).unwrap().data.unwrap(), "x");
     drop(other);
-    let deadline = Instant::now() + Duration::from_secs(10);
-    while served.client().v2::<methods::ReadRange>(read(token.clone())).is_ok() {
-        assert!(Instant::now() < deadline, "it outlives its connections");
-        std::thread::sleep(Duration::from_millis(200));
-    }
+    eventually("it ends after its connections", || {
+        pause("longer than an unused session lasts: each look uses it", Duration::from_millis(200));
+        served.client().v2::<methods::ReadRange>(read(token.clone())).is_err()
+    });
 }
 
 #[test]
@@ -229,7 +219,7 @@ fn a_client_stalled_in_mid_request_is_cut() {
     client.stream.write_all(&[0, 0, 1]).unwrap();
     assert!(client.is_closed());
     let mut idle = served.client();
-    std::thread::sleep(Duration::from_millis(700));
+    pause("longer than a request may stall", Duration::from_millis(700));
     idle.v2::<methods::ServerInfo>(ServerInfoRequest::default()).unwrap();
 }
 

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use strait_gateway::{Limits, PasswordFile};
 use strait_telemetry::Page;
+use strait_testkit::wait::{self, obtained, pause, stays};
 use strait_wire::*;
 use tempfile::TempDir;
 
@@ -87,12 +88,15 @@ fn look(client: &mut Client) -> Result<GetFileInfoReply, DfsError> {
     client.v2::<methods::GetFileInfo>(GetFileInfoRequest { path: Some("/".into()), ..Default::default() })
 }
 
+/// Waits until `holds`, with fewer attempts than failed logins are allowed in that time.
 fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(10);
-    while !holds() {
-        assert!(Instant::now() < deadline, "{what}");
-        std::thread::sleep(LOOK);
-    }
+    wait::eventually(what, || {
+        let holds = holds();
+        if !holds {
+            pause("the pace of attempts: failed logins back off", LOOK);
+        }
+        holds
+    });
 }
 
 #[test]
@@ -270,7 +274,7 @@ fn a_password_beside_a_valid_token_is_a_new_login_of_its_session() {
     let mut client = door.served.client();
     let login = Some(("alice", "first"));
     let first = open_session(&mut client, &None, login).unwrap();
-    std::thread::sleep(Duration::from_millis(20));
+    pause("the next login is later by the tokens' clock", Duration::from_millis(20));
     let again = open_session(&mut client, &first.token, login).unwrap();
     assert_eq!(again.incarnation, first.incarnation);
     assert!(again.expires_ms > first.expires_ms, "{:?}, not {:?}", again.expires_ms, first.expires_ms);
@@ -372,12 +376,7 @@ fn the_session_of_a_removed_user_ends_with_its_files() {
     eventually("the one place comes free", || door.login("bob", "first").is_ok());
     PasswordFile::set(&door.file(), "tester", "first").unwrap();
     assert_eq!(kind(close(&mut tester, handle)), "Unauthenticated", "this session has ended");
-    let mut again = None;
-    eventually("that user is let in again", || {
-        again = door.login("tester", "first").ok();
-        again.is_some()
-    });
-    let mut again = again.unwrap();
+    let mut again = obtained("a login of that user", || door.login("tester", "first").ok());
     assert_eq!(kind(close(&mut again, handle)), "InvalidArgument", "the file isn't open any more");
 }
 
@@ -407,7 +406,7 @@ fn a_login_of_the_2009_service_lasts_as_long_as_its_connection() {
     let (user, password) = (Some("alice".into()), Some(Secret("first".into())));
     let args = LoginArgs { ch: Some(ch.clone()), user, password };
     assert!(matches!(client.call::<methods::Login>(args), Reply::Success(true)));
-    std::thread::sleep(2 * LIFETIME);
+    pause("longer than a token lasts", 2 * LIFETIME);
     client.old::<methods::Stat>(PathArgs { ch: Some(ch), path: Some("/".into()) }).unwrap();
 }
 
@@ -417,9 +416,9 @@ fn a_broken_file_leaves_the_old_one_in_force_until_it_is_mended() {
     let alice = door.login("alice", "first").unwrap();
     let good = std::fs::read_to_string(door.file()).unwrap();
     let still_in = |why: &str| {
-        std::thread::sleep(SEVERAL_LOOKS);
-        assert!(door.login("alice", "first").is_ok(), "{why}");
-        assert!(door.resume(&alice.token).is_ok(), "{why}");
+        stays(why, SEVERAL_LOOKS, || {
+            door.login("alice", "first").is_ok() && door.resume(&alice.token).is_ok()
+        });
     };
     door.write("no user here\n");
     still_in("a line that isn't user:hash");

@@ -12,7 +12,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use strait_gateway::{Access, Config, ConfiguredStore, HttpAccess, PasswordFile};
 use strait_store::{FileSystem, FileSystemExt, MemoryStore, Principal, StorePath};
-use strait_testkit::eventually;
+use strait_testkit::sockets::{is_all_read, is_ended};
+use strait_testkit::wait::eventually;
 use strait_wire::*;
 
 fn request(method: &str, target: &str, fields: &str, body: &[u8]) -> Vec<u8> {
@@ -158,7 +159,7 @@ fn a_condition_must_still_hold_when_the_upload_is_whole() {
     let whole = request("PUT", "/v1/files/f", &same, b"slow");
     let (begin, end) = whole.split_at(whole.len() - 1);
     slow.write_all(begin).unwrap();
-    eventually("the upload has begun", PATIENCE, || names(&served, "").len() == 2);
+    eventually("the upload has begun", || names(&served, "").len() == 2);
     assert_eq!(put_file(&served, "/v1/files/f", b"another").status, 204);
     slow.write_all(end).unwrap();
     assert_eq!(receive(&mut slow).status, 412);
@@ -196,9 +197,9 @@ fn an_upload_that_is_cut_short_changes_nothing() {
     let mut stream = connect(&served);
     let head = "PUT /v1/files/d/f HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5000000\r\n\r\n";
     stream.write_all(&[head.as_bytes(), &[b'x'; 1_000_000]].concat()).unwrap();
-    eventually("the upload has begun", PATIENCE, || names(&served, "/d").len() == 2);
+    eventually("the upload has begun", || names(&served, "/d").len() == 2);
     drop(stream);
-    eventually("its temporary file is gone", PATIENCE, || names(&served, "/d") == ["f"]);
+    eventually("its temporary file is gone", || names(&served, "/d") == ["f"]);
     assert_eq!(&get(&served, "/v1/files/d/f").body[..], b"before");
 }
 
@@ -209,12 +210,12 @@ fn an_append_that_is_cut_short_keeps_the_bytes_that_came() {
     let mut stream = connect(&served);
     let head = "PATCH /v1/files/f HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5000000\r\n\r\n";
     stream.write_all(&[head.as_bytes(), &[b'x'; 1_000_000]].concat()).unwrap();
-    std::thread::sleep(Duration::from_millis(200));
+    eventually("the gateway has read them", || is_all_read(&stream));
     drop(stream);
     let length =
         || field(&send(&served, "HEAD", "/v1/files/f", "", b""), "content-length").parse::<u64>().unwrap();
-    eventually("whole pieces are there", PATIENCE, || length() > 0);
-    eventually("the file has no writer", PATIENCE, || {
+    eventually("whole pieces are there", || length() > 0);
+    eventually("the file has no writer", || {
         let target = format!("/v1/files/f?offset={}", length());
         send(&served, "PATCH", &target, "", b"the rest").status == 204
     });
@@ -430,7 +431,7 @@ fn a_valid_token_without_a_place_is_not_called_wrong() {
     other.v2::<methods::OpenSession>(login).unwrap();
     typed(&send(&served, "GET", "/v1/stores", &bearer, b""), 503, "Busy");
     drop(other);
-    eventually("it is free", PATIENCE, || send(&served, "GET", "/v1/stores", &bearer, b"").status == 200);
+    eventually("it is free", || send(&served, "GET", "/v1/stores", &bearer, b"").status == 200);
 }
 
 #[test]
@@ -451,9 +452,7 @@ fn uploads_and_downloads_end_with_their_login() {
     upload.write_all(head.as_bytes()).unwrap();
     upload.write_all(&vec![7; 512 << 10]).unwrap();
     PasswordFile::remove(&users, "tester").unwrap();
-    eventually("the login has ended", PATIENCE, || {
-        send(&served, "GET", "/v1/stores", &bearer, b"").status == 401
-    });
+    eventually("the login has ended", || send(&served, "GET", "/v1/stores", &bearer, b"").status == 401);
     let _ = upload.write_all(&vec![7; 1 << 20]);
     typed(&receive(&mut upload), 401, "Unauthenticated");
     let mut got = Vec::new();
@@ -606,7 +605,7 @@ fn a_body_that_comes_too_slowly_times_out_and_changes_nothing() {
     let head = "PUT /v1/files/f HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\nabc";
     stream.write_all(head.as_bytes()).unwrap();
     typed(&receive(&mut stream), 408, "TimedOut");
-    eventually("no file is left", PATIENCE, || names(&served, "").is_empty());
+    eventually("no file is left", || names(&served, "").is_empty());
 }
 
 #[test]
@@ -637,7 +636,7 @@ fn a_client_that_takes_no_answers_is_cut_whatever_they_are() {
         let _ = sending.write_all(&request("GET", "/openapi.json", "", b"").repeat(asked - 1));
         let _ = sending.write_all(&last);
     });
-    std::thread::sleep(Duration::from_secs(2));
+    eventually("the gateway ends the connection", || is_ended(&stream));
     let mut taken = Vec::new();
     let _ = (&stream).read_to_end(&mut taken);
     sender.join().unwrap();

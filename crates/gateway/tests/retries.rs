@@ -5,7 +5,8 @@ mod common;
 use bytes::Bytes;
 use common::*;
 use std::io::Write;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use strait_testkit::wait::obtained;
 use strait_wire::*;
 
 fn id(byte: u8) -> Option<Bytes> {
@@ -388,16 +389,11 @@ fn a_client_killed_in_mid_write_leaves_the_flushed_prefix_and_a_writable_file() 
     drop(client);
 
     let mut other = served.session();
-    let deadline = Instant::now() + Duration::from_secs(10);
-    let opened = loop {
+    let opened = obtained("the dead client's file", || {
         let request = AppendFileRequest { path: Some("/f".into()), ..Default::default() };
-        match other.v2::<methods::AppendFile>(request) {
-            Ok(opened) => break opened,
-            Err(error) => assert_eq!(error.kind.as_deref(), Some("Busy")),
-        }
-        assert!(Instant::now() < deadline, "the dead client's file stays locked");
-        std::thread::sleep(Duration::from_millis(20));
-    };
+        let opened = other.v2::<methods::AppendFile>(request);
+        opened.inspect_err(|error| assert_eq!(error.kind.as_deref(), Some("Busy"))).ok()
+    });
     assert_eq!(opened.position, Some(7));
     append(&mut other, opened.handle.unwrap(), 7, b"!").unwrap();
 }

@@ -5,7 +5,8 @@ mod common;
 use bytes::Bytes;
 use common::gated::Gated;
 use common::*;
-use std::time::Duration;
+use strait_testkit::sockets::is_all_read;
+use strait_testkit::wait::eventually;
 use strait_wire::*;
 
 fn handle(client: &mut Client, uri: Option<&str>) -> Option<ClientHandle> {
@@ -137,15 +138,10 @@ fn close_client_closes_files_properly_and_a_lost_connection_abandons_them() {
 
     let mut other = served.session();
     assert_eq!(open(&mut other, "/closed").unwrap().length, Some(4));
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
-    loop {
+    eventually("the writer of the lost connection gives the file up", || {
         let request = AppendFileRequest { path: Some("/lost".into()), ..Default::default() };
-        if other.v2::<methods::AppendFile>(request).is_ok() {
-            break;
-        }
-        assert!(std::time::Instant::now() < deadline, "a lost connection's writer still holds the file");
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
+        other.v2::<methods::AppendFile>(request).is_ok()
+    });
 }
 
 #[test]
@@ -192,7 +188,7 @@ fn a_read_beside_a_write_of_the_same_handle_hangs_neither() {
     });
     gate.await_waiting(1);
     reader.send::<methods::Read>(&ReadArgs { ch, dh, offset: Some(0), len: Some(100) });
-    std::thread::sleep(Duration::from_millis(200)); // nothing tells when it has arrived
+    eventually("the read is received", || is_all_read(&reader.stream));
     gate.open();
     assert!(matches!(writer.receive::<methods::Write>(), Reply::Success(true)));
     let Reply::Success(read) = reader.receive::<methods::Read>() else { panic!("no success") };

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use strait_client::{Options, StraitStore};
 use strait_store::{CreateOptions, ErrorKind, FileSystem, FileSystemExt, FileWriter, Principal, StorePath};
+use strait_testkit::wait::pause_task;
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Runtime};
@@ -201,7 +202,7 @@ fn a_client_at_work_renews_its_token_and_finds_its_files_open_after_a_cut() {
             writer.append(Bytes::from_static(b"data")).await.unwrap();
             writer.flush().await.unwrap();
             length += 4;
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            pause_task("the pace of a writer", Duration::from_millis(20)).await;
         }
         cut.send(()).unwrap();
         writer.append(Bytes::from_static(b"end")).await.unwrap();

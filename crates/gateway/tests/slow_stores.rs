@@ -5,12 +5,14 @@ mod common;
 use bytes::Bytes;
 use common::gated::{Gated, SLOWLY_CREATED};
 use common::*;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use strait_gateway::{Access, ConfiguredStore, PasswordFile};
 use strait_store::MemoryStore;
+use strait_testkit::sockets::is_all_read;
+use strait_testkit::wait::{eventually, pause};
 use strait_wire::*;
 
 fn append_request(handle: i64, at: i64, data: &'static [u8]) -> AppendDataRequest {
@@ -40,7 +42,7 @@ fn a_refusal_comes_after_the_answers_to_what_was_asked_before() {
     client.send::<methods::AppendData>(&append_request(handle, 0, b"data").into());
     gate.await_waiting(1);
     client.stream.write_all(&[0; 4]).unwrap(); // an empty frame
-    std::thread::sleep(Duration::from_millis(200)); // nothing tells when it has arrived
+    eventually("it is received", || is_all_read(&client.stream));
     gate.open();
     assert!(matches!(client.receive::<methods::AppendData>(), Reply::Success(_)));
     assert!(matches!(client.receive::<methods::AppendData>(), Reply::Application(_)));
@@ -61,7 +63,7 @@ fn a_read_waits_for_the_flush_that_was_sent_before_it() {
     gate.await_waiting(1);
     let read = ReadRangeRequest { handle: reader, offset: Some(0), length: Some(4), ..Default::default() };
     client.send::<methods::ReadRange>(&read.into());
-    std::thread::sleep(Duration::from_millis(200)); // nothing tells when it has arrived
+    eventually("it is received", || is_all_read(&client.stream));
     gate.open();
     assert!(matches!(client.receive::<methods::FlushFile>(), Reply::Success(_)));
     let Reply::Success(read) = client.receive::<methods::ReadRange>() else { panic!("no success") };
@@ -79,7 +81,7 @@ fn a_client_is_not_cut_off_for_the_time_its_store_takes() {
         client.send::<methods::AppendData>(&append_request(handle, index * 4, b"data").into());
     }
     gate.await_waiting(1);
-    std::thread::sleep(Duration::from_millis(600)); // many times the limit
+    pause("many times as long as a client may stall", Duration::from_millis(600));
     gate.open();
     for index in 1..=8 {
         match client.message().map(|m| methods::AppendData::decode_reply(Protocol::Binary, m).unwrap().1) {
@@ -124,7 +126,7 @@ fn a_session_at_work_does_not_idle_out() {
     gate.await_waiting(1);
     let token = client.token.take();
     drop(client);
-    std::thread::sleep(Duration::from_millis(500)); // many times the limit
+    pause("many times as long as an unused session lasts", Duration::from_millis(500));
     gate.open();
     assert!(matches!(other.receive::<methods::AppendData>(), Reply::Success(_)));
     let close = CloseFileRequest { session: token, handle: Some(handle), ..Default::default() };
@@ -153,14 +155,11 @@ fn appends_whose_clients_have_gone_keep_their_place_in_memory() {
             cut(sending.join().unwrap());
         }
     }
-    std::thread::sleep(Duration::from_millis(500)); // for the other two, if nothing held them up
+    served.await_waiting_for_memory(2);
     assert_eq!(gate.waiting(), 2, "as many as there is memory for");
     gate.open();
-    let deadline = Instant::now() + Duration::from_secs(10);
     for handle in &handles {
-        while append(&mut writer, *handle, 4 << 20, b"x").is_err() {
-            assert!(Instant::now() < deadline, "the others never had their turn");
-        }
+        eventually("the others have their turn", || append(&mut writer, *handle, 4 << 20, b"x").is_ok());
     }
 }
 
@@ -206,10 +205,7 @@ fn changes_whose_clients_have_gone_do_not_become_ever_more() {
     elsewhere.v2::<methods::OpenSession>(request).unwrap();
     put(&mut elsewhere, "/f", b"and so does another store");
     gate.open();
-    let deadline = Instant::now() + Duration::from_secs(10);
-    while client.v2::<methods::CloseFile>(close_of(handles[3])).is_err() {
-        assert!(Instant::now() < deadline, "the places never came free");
-    }
+    eventually("a place is free", || client.v2::<methods::CloseFile>(close_of(handles[3])).is_ok());
 }
 
 #[test]
@@ -231,7 +227,7 @@ fn a_repetition_is_answered_however_many_changes_are_at_work() {
     let mut other = served.session();
     let mkdir = MakeDirectoriesRequest { path: Some("/d".into()), ..Default::default() };
     assert_eq!(kind(other.v2::<methods::MakeDirectories>(mkdir)), "Busy");
-    std::thread::sleep(Duration::from_millis(200)); // until it is refused, if it is
+    eventually("the repetition is received", || is_all_read(&second.stream));
     gate.open();
     let Reply::Success(reply) = second.receive::<methods::AppendData>() else { panic!("not answered") };
     assert_eq!(reply.position, Some(4));
@@ -285,11 +281,10 @@ fn a_copy_whose_client_goes_away_leaves_what_was_there() {
     gate.open();
     let handle = open(&mut client, "/f").unwrap().handle.unwrap();
     assert_eq!(read(&mut client, handle, 0, 100).unwrap(), "what was there");
-    let deadline = Instant::now() + Duration::from_secs(10);
     let list = ListDirectoryRequest { path: Some("/".into()), ..Default::default() };
-    while client.v2::<methods::ListDirectory>(list.clone()).unwrap().entries.unwrap().len() > 1 {
-        assert!(Instant::now() < deadline, "a temporary file is left");
-    }
+    eventually("no temporary file is left", || {
+        client.v2::<methods::ListDirectory>(list.clone()).unwrap().entries.unwrap().len() == 1
+    });
 }
 
 #[test]
@@ -350,13 +345,18 @@ fn a_client_that_never_stops_asking_does_not_hold_up_the_end() {
     let mut client = served.session();
     let stat = GetFileInfoRequest { path: Some("/".into()), ..Default::default() };
     let mut answers = client.stream.try_clone().unwrap();
-    let reading = std::thread::spawn(move || std::io::copy(&mut answers, &mut std::io::sink()));
+    let (under_way, is_under_way) = std::sync::mpsc::channel();
+    let reading = std::thread::spawn(move || {
+        answers.read_exact(&mut [0; 64 << 10]).unwrap();
+        under_way.send(()).unwrap();
+        std::io::copy(&mut answers, &mut std::io::sink())
+    });
     let asking = std::thread::spawn(move || {
         let one = methods::GetFileInfo::call(FRAMED, 1, &stat.into()).to_bytes();
         let many = one.repeat(100);
         while client.stream.write_all(&many).is_ok() {}
     });
-    std::thread::sleep(Duration::from_millis(200)); // until it is well under way
+    is_under_way.recv().unwrap();
     let begun = Instant::now();
     served.shut_down();
     // It would never end. A busy machine needs time for the calls in progress.

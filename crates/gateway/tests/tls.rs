@@ -11,10 +11,12 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::ScopedJoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use strait_gateway::{Access, PasswordFile, Tls, TlsFiles};
 use strait_store::MemoryStore;
-use strait_testkit::{Authority, Identity, Network, eventually};
+use strait_testkit::sockets::is_all_read;
+use strait_testkit::wait::{eventually, obtained, pause, stays};
+use strait_testkit::{Authority, Identity, Network};
 use strait_wire::*;
 use tempfile::TempDir;
 use tokio_rustls::rustls::crypto::ring::default_provider;
@@ -101,7 +103,7 @@ fn clients_that_stall_in_their_handshakes_keep_nobody_from_tls() {
     for mut stream in &stalled {
         stream.write_all(&[0x16]).unwrap();
     }
-    std::thread::sleep(Duration::from_millis(300)); // until the gateway has read the bytes
+    eventually("the gateway has read the bytes", || stalled.iter().all(is_all_read));
     assert!(info(served.address, &ca, None).is_some(), "a whole handshake passes those that stall");
 }
 
@@ -141,14 +143,10 @@ fn a_new_certificate_is_taken_up_while_serving_and_a_bad_one_is_not() {
     });
     assert!(info(served.address, &old, None).is_some());
     std::fs::write(&identity.certificate, "no certificate").unwrap();
-    std::thread::sleep(Duration::from_millis(300));
-    assert!(info(served.address, &old, None).is_some(), "the old one stays in force");
+    let is_in_force = || info(served.address, &old, None).is_some();
+    stays("the old one is in force", Duration::from_millis(300), is_in_force);
     new.issue(dir.path()).unwrap();
-    let deadline = Instant::now() + Duration::from_secs(10);
-    while info(served.address, &new, None).is_none() {
-        assert!(Instant::now() < deadline, "the new certificate isn't taken up");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    eventually("the new certificate is taken up", || info(served.address, &new, None).is_some());
 }
 
 /// Puts a pipe in the place of a file. Opening it hangs until somebody opens the other end.
@@ -161,13 +159,12 @@ fn replace_by_pipe(path: &Path) {
 /// opening it.
 fn end_of_pipe<T>(path: &Path, reader: &ScopedJoinHandle<'_, T>) -> Option<File> {
     let nonblocking = OFlags::NONBLOCK.bits() as i32;
-    loop {
+    obtained("the reader at the pipe", || {
         match File::options().write(true).custom_flags(nonblocking).open(path) {
-            Ok(end) => return Some(end),
-            Err(_) if reader.is_finished() => return None,
-            Err(_) => std::thread::sleep(Duration::from_millis(5)),
+            Ok(end) => Some(Some(end)),
+            Err(_) => reader.is_finished().then_some(None),
         }
-    }
+    })
 }
 
 /// Certificate and key are two files, so a reader may find one of them new and the other old.
@@ -208,7 +205,7 @@ fn files_that_hang_take_up_no_threads_and_keep_no_session() {
         config.limits.session_linger = Duration::from_millis(50); // also the period of checks of the files
     });
     replace_by_pipe(&identity.certificate);
-    std::thread::sleep(Duration::from_secs(1)); // for more checks than threads
+    pause("time for more looks at the files than there are threads", Duration::from_secs(1));
     let mut client = served.client();
     let (user, password) = (Some("tester".into()), Some(Secret("secret".into())));
     let login = OpenSessionRequest { user, password, ..Default::default() };
@@ -216,7 +213,7 @@ fn files_that_hang_take_up_no_threads_and_keep_no_session() {
     create(&mut client, "/f");
     assert_eq!(gate.writers(), 1);
     drop(client);
-    eventually("the session ends", Duration::from_secs(10), || gate.writers() == 0);
+    eventually("the session ends", || gate.writers() == 0);
 }
 
 #[test]

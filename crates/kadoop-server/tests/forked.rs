@@ -5,7 +5,7 @@ use strait_kadoop_client::{Client, ClientOptions, CreateOptions};
 use strait_kadoop_core::{Config, Error, messages::Caller};
 use strait_kadoop_server::{DatanodeOptions, DatanodeServer, NamenodeOptions, NamenodeServer};
 use strait_kadoop_wire::Key;
-use strait_testkit::wait_until;
+use strait_testkit::wait::{eventually, wait_until};
 
 const DEADLINE: Duration = Duration::from_secs(30);
 
@@ -49,7 +49,7 @@ fn a_forked_child_uses_a_client_of_its_own_and_none_of_its_parents() {
     let options = DatanodeOptions::new(data, address.clone(), key.clone());
     let _datanode = DatanodeServer::start(DatanodeOptions { config, ..options }).unwrap();
     let client = Client::connect(ClientOptions::new(address, key.for_clients())).unwrap();
-    assert!(wait_until(DEADLINE, || client.status().unwrap().nodes.iter().any(|node| node.alive)));
+    eventually("the datanode is alive", || client.status().unwrap().nodes.iter().any(|node| node.alive));
     let me = Caller { user: "kadoop".into(), groups: Vec::new(), session: None };
     let create = CreateOptions { replication: 1, ..CreateOptions::default() };
     let mut writer = client.create(&me, "/f", &create).unwrap();

@@ -158,7 +158,7 @@ mod tests {
         let (_, last) = first.entries.last_key_value().unwrap();
         store.remove(&who, &StorePath::parse(&last.path).unwrap(), false).await.unwrap();
         let next = listings.after(&store, &who, &root, *cookie).await.unwrap();
-        assert!(Arc::ptr_eq(&first, &next), "remembered");
+        assert_eq!(next.entries.len(), 3, "remembered");
         listings.forget(&root);
         let next = listings.after(&store, &who, &root, *cookie).await.unwrap();
         assert_eq!(next.entries.len(), 1);

@@ -113,7 +113,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicBool, Ordering};
     use strait_store::Error;
-    use tokio::time::sleep;
+    use strait_testkit::wait::pause_task;
 
     #[tokio::test(start_paused = true)]
     async fn a_file_is_recovered_after_a_long_outage_of_the_namenode_and_nobody_waits_so_long() {
@@ -132,7 +132,7 @@ mod tests {
         recoveries.run("/f".to_owned(), recovery, &Handle::current());
         recoveries.wait("/f").await;
         assert!(begin.elapsed() < 2 * RECOVERY_LIMIT, "{:?}", begin.elapsed());
-        sleep(outage).await;
+        pause_task("the outage", outage).await;
         assert!(
             recovered.load(Ordering::Relaxed),
             "the holder renews its leases as long as it writes other files"

@@ -136,9 +136,9 @@ mod tests {
     use super::*;
     use prost::Message;
     use std::time::Instant;
+    use strait_testkit::wait::pause_task;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::{TcpListener, TcpStream};
-    use tokio::time::sleep;
 
     const LENGTH: usize = 300_000;
     const PACKET_BYTES: usize = 50_000;
@@ -190,7 +190,7 @@ mod tests {
             Manner::FallsSilent(packets) | Manner::Leaves(packets) => packets,
             Manner::Serves => usize::MAX,
             Manner::IsSlow => {
-                sleep(SHORT_PATIENCE + Duration::from_secs(1)).await;
+                pause_task("a slow datanode", SHORT_PATIENCE + Duration::from_secs(1)).await;
                 usize::MAX
             }
         };

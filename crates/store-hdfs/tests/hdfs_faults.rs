@@ -8,6 +8,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 use strait_store::{CreateOptions, ErrorKind, FileSystem, FileSystemExt, Principal, StorePath};
 use strait_store_hdfs::HdfsStore;
+use strait_testkit::wait::pause_task;
 use strait_testkit::{MiniHdfs, Options, Process, current_user, free_port};
 
 /// Variable with the cluster's URI for a child process of a test.
@@ -161,7 +162,7 @@ async fn what_a_killed_writer_flushed_survives_and_the_file_is_writable_again() 
                 assert!(Instant::now() < deadline, "{error}");
             }
         }
-        tokio::time::sleep(Duration::from_millis(200)).await;
+        pause_task("until the next attempt", Duration::from_millis(200)).await;
     };
     writer.append(Bytes::from_static(b"|")).await.unwrap();
     writer.close().await.unwrap();

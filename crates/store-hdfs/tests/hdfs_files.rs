@@ -6,6 +6,7 @@ use strait_store::{
     CreateOptions, ErrorKind, FileSystem, FileSystemExt, FileWriter, Principal, SetAttributes, StorePath,
 };
 use strait_store_hdfs::HdfsStore;
+use strait_testkit::wait::pause_task;
 use strait_testkit::{MiniHdfs, current_user, free_port, http_request};
 
 const MIB: usize = 1 << 20;
@@ -185,7 +186,7 @@ async fn a_create_that_nobody_waits_for_leaves_no_locked_file() {
             Ok(writer) => break writer,
             Err(error) => assert!(Instant::now() < deadline, "{error}"),
         }
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        pause_task("until the next attempt", Duration::from_millis(50)).await;
     };
     writer.close().await.unwrap();
     scene.end().await;

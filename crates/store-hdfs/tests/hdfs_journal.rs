@@ -16,10 +16,10 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver};
-use std::thread::sleep;
 use std::time::{Duration, Instant};
 use strait_store::{CreateOptions, FileSystem, FileSystemExt, FileWriter, Principal, StorePath};
 use strait_store_hdfs::HdfsStore;
+use strait_testkit::wait::{pause, pause_task};
 use strait_testkit::{MiniHdfs, Network, Options, current_user, skip, spawn_bound};
 use tokio::task::JoinHandle;
 
@@ -208,7 +208,7 @@ impl Fault {
         let mut cut = |others: &[usize], time: Option<Duration>| {
             others.iter().for_each(|other| network.cut(host, *other).unwrap());
             match time {
-                Some(time) => sleep(time),
+                Some(time) => pause("the fault lasts", time),
                 None => writer.go_on(),
             }
             others.iter().for_each(|other| network.mend(host, *other).unwrap());
@@ -221,14 +221,14 @@ impl Fault {
             }
             Kind::Stop(time) => {
                 hdfs.signal_datanode(self.datanode, Signal::STOP);
-                sleep(time);
+                pause("the fault lasts", time);
                 hdfs.signal_datanode(self.datanode, Signal::CONT);
             }
             Kind::Cut(time) => cut(&others, time),
             Kind::CutFromOne(time, other) => cut(&[FIRST_DATANODE + other], Some(time)),
             Kind::Reset(time) => {
                 others.iter().for_each(|other| network.reset(host, *other).unwrap());
-                sleep(time);
+                pause("the fault lasts", time);
                 others.iter().for_each(|other| network.end_reset(host, *other).unwrap());
             }
         }
@@ -390,7 +390,7 @@ async fn write(
         }
         longest = longest.max(begin.elapsed());
         // Some MB/s, so that a fault comes in mid-write and files stay small.
-        tokio::time::sleep(Duration::from_millis(2)).await;
+        pause_task("the pace of the writer", Duration::from_millis(2)).await;
     }
     (writer, flushed, longest)
 }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use strait_store::{CreateOptions, ErrorKind, FileSystem, FileSystemExt, Principal, StorePath};
 use strait_store_hdfs::HdfsStore;
+use strait_testkit::wait::pause_task;
 use strait_testkit::{MiniHdfs, current_user};
 
 /// Forwards connections to the server at `to`. Answers end their connection while they don't pass.
@@ -59,7 +60,7 @@ async fn the_recovery_of_an_abandoned_file_leaves_its_next_writer_alone() {
             Ok(writer) => break writer,
             Err(error) => assert!(error.kind() == ErrorKind::Busy && Instant::now() < deadline, "{error}"),
         }
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        pause_task("until the next attempt", Duration::from_millis(20)).await;
     };
     next.append(Bytes::from_static(b"and ")).await.unwrap();
     next.flush().await.unwrap();
@@ -104,7 +105,7 @@ async fn files_whose_opening_has_an_unknown_outcome_become_free() {
                     assert!(error.kind() == ErrorKind::Busy && Instant::now() < deadline, "{error}")
                 }
             }
-            tokio::time::sleep(Duration::from_millis(100)).await;
+            pause_task("until the next attempt", Duration::from_millis(100)).await;
         };
         writer.append(Bytes::from_static(b", after")).await.unwrap();
         writer.close().await.unwrap();

@@ -15,7 +15,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 use strait_store::{CreateOptions, ErrorKind, FileSystem, FileSystemExt, FileWriter, Principal, StorePath};
 use strait_store_hdfs::HdfsStore;
-use strait_testkit::{MiniHdfs, Options, current_user, eventually, http_request};
+use strait_testkit::wait::{eventually_task, obtained, pause_task};
+use strait_testkit::{MiniHdfs, Options, current_user, http_request};
 
 const MIB: usize = 1 << 20;
 
@@ -305,7 +306,7 @@ async fn a_dropped_writer_leaves_a_file_that_can_be_appended_to_at_once() {
     let mut new = scene.store.create(&scene.me, &path, &overwrite).await.unwrap();
     drop(old);
     new.append(Bytes::from_static(b"new")).await.unwrap();
-    tokio::time::sleep(Duration::from_millis(500)).await;
+    pause_task("time to close the wrong file", Duration::from_millis(500)).await;
     new.append(Bytes::from_static(b"er")).await.unwrap();
     new.close().await.unwrap();
     assert_eq!(scene.content(&path).await, b"newer");
@@ -422,7 +423,7 @@ async fn idle_writers_of_a_user_keep_their_files_and_pipelines() {
         writer.flush().await.unwrap();
         writers.push((path, writer));
     }
-    tokio::time::sleep(Duration::from_secs(idle)).await;
+    pause_task("the writers are idle", Duration::from_secs(idle)).await;
     // After its soft limit, another client would get the files.
     let other = HdfsStore::connect(scene.hdfs.uri()).await.unwrap();
     for (path, mut writer) in writers {
@@ -458,12 +459,7 @@ async fn writers_of_a_user_share_one_connection_to_the_namenode() {
         let (_, of_carol) = answer.body.split_once(r#"\"carol\":"#)?;
         of_carol.split([',', '}']).next()?.parse::<u32>().ok()
     };
-    let mut connections = None;
-    eventually("the namenode has counted", Duration::from_secs(60), || {
-        connections = connections_of_carol();
-        connections.is_some()
-    });
-    assert_eq!(connections, Some(1));
+    assert_eq!(obtained("the namenode's count", connections_of_carol), 1);
     join_all(writers.iter_mut().map(|writer| async { writer.close().await.unwrap() })).await;
 }
 
@@ -509,11 +505,10 @@ async fn a_stalled_datanode_is_left_out_after_the_configured_time() {
     command.env(CHILD_URI, scene.hdfs.uri()).env("HADOOP_CONF_DIR", conf);
     let child = std::thread::spawn(move || command.output().unwrap());
     let path = StorePath::parse("/stalled-by-child").unwrap();
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while scene.store.stat(&scene.me, &path).await.map_or(0, |status| status.length) == 0 {
-        assert!(Instant::now() < deadline, "the child doesn't write");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    eventually_task("the child writes", async || {
+        scene.store.stat(&scene.me, &path).await.is_ok_and(|status| status.length > 0)
+    })
+    .await;
     let victim = victim(&scene, &path, 1).await;
     scene.hdfs.signal_datanode(victim, Signal::STOP);
     let output = tokio::task::block_in_place(|| child.join().unwrap());
@@ -532,8 +527,7 @@ async fn child_writes_through_a_stall() {
     for _ in 0..100 {
         writer.append(pattern(100_000)).await.unwrap();
         writer.flush().await.unwrap();
-        // So that the stall comes in mid-write.
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        pause_task("so that the stall comes in mid-write", Duration::from_millis(50)).await;
     }
     writer.close().await.unwrap();
 }

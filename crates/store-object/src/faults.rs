@@ -6,10 +6,11 @@ use object_store::path::Path;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 use strait_store::{CreateOptions, Error, ErrorKind, FileSystem, FileWriter, Principal, Scheme, StorePath};
+use strait_testkit::wait::{eventually_task, stays_task};
 
 const RESERVE: &str = "PUT /strait/f";
 const LOOK: &str = "HEAD /strait/f";
@@ -62,13 +63,7 @@ impl Endpoint {
     }
 
     async fn wait_for(&self, line: &str, count: usize) {
-        for _ in 0..1_000 {
-            if self.count(line) >= count {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-        panic!("no {line} within 10 s, but {:?}", self.seen.lock().unwrap());
+        eventually_task(line, async || self.count(line) >= count).await;
     }
 
     async fn try_store(&self) -> strait_store::Result<ObjectStore> {
@@ -243,17 +238,22 @@ async fn a_refused_completion_leaves_no_parts() {
 
 #[tokio::test]
 async fn a_cancelled_completion_leaves_no_parts() {
-    let endpoint = Endpoint::start(|request| match request.line.as_str() {
+    let (answer, answers) = mpsc::channel::<()>();
+    let answers = Mutex::new(answers);
+    let endpoint = Endpoint::start(move |request| match request.line.as_str() {
         COMPLETE => {
-            thread::sleep(Duration::from_secs(2));
+            // It answers when the sender is gone.
+            let _ = answers.lock().unwrap().recv();
             refusal(412, "")
         }
         _ => None,
     });
     let mut file = endpoint.written().await;
-    let close = tokio::time::timeout(Duration::from_millis(500), file.close());
-    assert!(close.await.is_err(), "it waits for the endpoint");
-    drop(file);
+    tokio::select! {
+        closed = file.close() => panic!("{closed:?} before the endpoint's answer"),
+        () = endpoint.wait_for(COMPLETE, 1) => {}
+    }
+    drop((file, answer));
     endpoint.wait_for(ABORT, 1).await;
 }
 
@@ -298,8 +298,8 @@ async fn a_name_reserved_anew_belongs_to_another_writer() {
     assert_eq!(file.close().await.unwrap_err().kind(), ErrorKind::NotFound);
     drop(file);
     endpoint.wait_for(LOOK, 2).await;
-    tokio::time::sleep(Duration::from_millis(200)).await;
-    assert_eq!((endpoint.count(COMPLETE), endpoint.count("DELETE /strait/f")), (0, 0));
+    let untouched = async || (endpoint.count(COMPLETE), endpoint.count("DELETE /strait/f")) == (0, 0);
+    stays_task("the other's file is untouched", Duration::from_millis(200), untouched).await;
 }
 
 #[tokio::test]

@@ -495,16 +495,24 @@ mod tests {
     use super::*;
     use crate::helper::answer_all;
     use std::sync::atomic::AtomicUsize;
+    use std::sync::mpsc::{Receiver, Sender, channel};
     use strait_store::foreign::absent;
+    use strait_testkit::wait::eventually;
 
     const PATIENCE: Duration = Duration::from_millis(50);
-    /// Longer than a call waits.
-    const SLOW: Duration = Duration::from_millis(300);
 
     /// A library with slow files, and a file of too many blocks.
-    #[derive(Default)]
     struct Library {
         open_files: Arc<AtomicUsize>,
+        /// Each message opens a file.
+        may_open: Mutex<Receiver<()>>,
+    }
+
+    impl Library {
+        fn new() -> (Self, Sender<()>) {
+            let (open, may_open) = channel();
+            (Self { open_files: Arc::default(), may_open: Mutex::new(may_open) }, open)
+        }
     }
 
     struct OpenFile(Arc<AtomicUsize>);
@@ -535,7 +543,7 @@ mod tests {
             absent()
         }
         fn open(&self, _: &Principal, _: &str) -> Result<Arc<dyn Reader>> {
-            std::thread::sleep(SLOW);
+            lock(&self.may_open).recv().expect("the test lets it open a file");
             self.open_files.fetch_add(1, Ordering::SeqCst);
             Ok(Arc::new(OpenFile(self.open_files.clone())))
         }
@@ -597,21 +605,21 @@ mod tests {
 
     #[test]
     fn slow_calls_that_return_late_neither_end_the_process_nor_leave_files_open() {
-        let library = Library::default();
+        let (library, open) = Library::new();
         let open_files = library.open_files.clone();
         let process = with(library, PATIENCE);
         for _ in 0..=MAX_HUNG {
             let request = Request::OpenFile { who: who(), path: "/slow".to_owned() };
             let late = process.call(Reads, &request, &[]).map(drop).unwrap_err();
             assert_eq!(late.kind(), ErrorKind::TimedOut, "{late}");
-            std::thread::sleep(SLOW);
+            open.send(()).unwrap();
+            eventually("its answer is there", || lock(&process.late).iter().all(Channel::is_readable));
         }
         assert!(!process.is_dead());
-        let began = Instant::now();
-        while open_files.load(Ordering::SeqCst) > 0 || !lock(&process.late).is_empty() {
+        eventually("no file stays open", || {
             stat(&process);
-            assert!(began.elapsed() < Duration::from_secs(10), "files stay open");
-        }
+            open_files.load(Ordering::SeqCst) == 0 && lock(&process.late).is_empty()
+        });
     }
 
     #[test]
@@ -639,7 +647,7 @@ mod tests {
 
     #[test]
     fn an_answer_that_is_too_long_leaves_the_process_alive() {
-        let process = with(Library::default(), Duration::from_secs(30));
+        let process = with(Library::new().0, Duration::from_secs(30));
         let request = Request::Locate { who: who(), path: "/f".to_owned(), start: 0, end: 1 };
         let refused = process.call(Reads, &request, &[]).map(drop).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Unsupported, "{refused}");

@@ -88,6 +88,7 @@ mod tests {
     use std::cell::RefCell;
     use std::sync::{Arc, Mutex};
     use std::time::Duration;
+    use strait_testkit::wait::pause_task;
     use tokio::runtime::Builder;
 
     fn runtime() -> Runtime {
@@ -101,7 +102,7 @@ mod tests {
         impl Drop for AtEnd {
             fn drop(&mut self) {
                 let later = async {
-                    tokio::time::sleep(Duration::from_millis(1)).await;
+                    pause_task("so that the thread has to wait", Duration::from_millis(1)).await;
                     7
                 };
                 let waited = wait(&self.0, later);

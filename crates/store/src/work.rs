@@ -150,34 +150,44 @@ mod tests {
     use super::*;
     use std::sync::mpsc;
     use std::time::Duration;
+    use strait_testkit::wait::{eventually_task, pause};
+    use tokio::sync::Semaphore;
 
     const DEADLINE: Duration = Duration::from_secs(30);
+
+    /// Whether nobody has the only turn.
+    fn is_back(turns: &Semaphore) -> bool {
+        turns.available_permits() == 1
+    }
+
+    /// A queue of one turn, and that turn.
+    fn one_turn() -> (Arc<Semaphore>, Lent) {
+        let turns = Arc::new(Semaphore::new(1));
+        let turn = turns.clone().try_acquire_owned().unwrap();
+        (turns, Arc::new(turn))
+    }
 
     #[tokio::test]
     async fn a_thread_learns_that_its_caller_left_and_keeps_what_was_lent_until_it_ends() {
         let (begun, has_begun) = mpsc::channel();
         let (go_on, may_go_on) = mpsc::channel::<()>();
         let (told, outcome) = mpsc::channel();
-        let turn = Arc::new(());
+        let (turns, turn) = one_turn();
         let part = blocking(move || {
             begun.send(()).unwrap();
             may_go_on.recv().unwrap();
             told.send(check().is_err()).unwrap();
             Ok(())
         });
-        let call = tokio::spawn(Work::scope(None, lend(turn.clone(), part)));
+        let call = tokio::spawn(Work::scope(None, lend(turn, part)));
         tokio::task::spawn_blocking(move || has_begun.recv_timeout(DEADLINE).unwrap()).await.unwrap();
         call.abort();
         assert!(call.await.unwrap_err().is_cancelled());
-        assert_eq!(Arc::strong_count(&turn), 2, "the thread has it");
+        assert!(!is_back(&turns), "the thread has it");
         go_on.send(()).unwrap();
         let stopped = tokio::task::spawn_blocking(move || outcome.recv_timeout(DEADLINE).unwrap());
         assert!(stopped.await.unwrap(), "and was told");
-        let begun = Instant::now();
-        while Arc::strong_count(&turn) > 1 {
-            assert!(begun.elapsed() < DEADLINE, "it keeps it");
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+        eventually_task("it gives the turn back", async || is_back(&turns)).await;
     }
 
     #[tokio::test]
@@ -201,13 +211,13 @@ mod tests {
     #[tokio::test]
     async fn a_step_beside_a_call_keeps_what_was_lent_until_it_ends() {
         let (go_on, may_go_on) = mpsc::channel();
-        let turn = Arc::new(());
+        let (turns, turn) = one_turn();
         let mut step = None;
-        lend(turn.clone(), async { step = Some(beside(move || may_go_on.recv().unwrap())) }).await;
-        assert_eq!(Arc::strong_count(&turn), 2, "the call has ended, and the step has the turn");
+        lend(turn, async { step = Some(beside(move || may_go_on.recv().unwrap())) }).await;
+        assert!(!is_back(&turns), "the call has ended, and the step has the turn");
         go_on.send(()).unwrap();
         step.unwrap().await.unwrap();
-        assert_eq!(Arc::strong_count(&turn), 1);
+        assert!(is_back(&turns));
     }
 
     #[tokio::test]
@@ -223,27 +233,23 @@ mod tests {
         /// The kernel's bound (setpriority(2)).
         const NICEST: i32 = 19;
         let own = rustix::process::getpriority_process(None).unwrap();
-        let loan = Arc::new(());
+        let (turns, turn) = one_turn();
         let (told, nice) = mpsc::channel();
         let step = move || {
             told.send(rustix::process::getpriority_process(None).unwrap()).unwrap();
             loop {
                 check()?;
-                std::thread::sleep(Duration::from_millis(1));
+                pause("a step of the work", Duration::from_millis(1));
             }
         };
-        let call = Work::scope(None, lend(loan.clone(), long::<()>(step)));
+        let call = Work::scope(None, lend(turn, long::<()>(step)));
         // The caller waits until the work has begun, and leaves.
         let begun = tokio::task::spawn_blocking(move || nice.recv_timeout(DEADLINE).unwrap());
         tokio::select! {
             _ = call => panic!("it has no end"),
             nice = begun => assert_eq!(nice.unwrap(), (own + LONG_WORK_NICE).min(NICEST)),
         }
-        let end = Instant::now() + DEADLINE;
-        while Arc::strong_count(&loan) > 1 {
-            assert!(Instant::now() < end, "the thread works on");
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        eventually_task("the thread stops", async || is_back(&turns)).await;
         assert_eq!(long(|| Ok(7)).await.unwrap(), 7);
     }
 }

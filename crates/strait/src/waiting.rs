@@ -294,7 +294,8 @@ impl FileWriter for WatchedWriter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tokio::time::{sleep, timeout};
+    use strait_testkit::wait::pause_task;
+    use tokio::time::timeout;
 
     fn noted() -> (Waiting, Arc<Mutex<Vec<String>>>) {
         let notices = Arc::new(Mutex::new(Vec::new()));
@@ -304,17 +305,21 @@ mod tests {
         (Waiting::telling(state, Typing::default(), tell), notices)
     }
 
+    async fn answer_after(duration: Duration) {
+        pause_task("the store takes so long", duration).await;
+    }
+
     #[tokio::test(start_paused = true)]
     async fn an_operation_answered_soon_prints_no_notice() {
         let (waiting, notices) = noted();
-        waiting.on("stat /f", sleep(Duration::from_millis(4_900))).await;
+        waiting.on("stat /f", answer_after(Duration::from_millis(4_900))).await;
         assert!(notices.lock().unwrap().is_empty());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_waiting_command_names_the_store_and_operation() {
         let (waiting, notices) = noted();
-        waiting.on("stat /f", sleep(Duration::from_secs(30))).await;
+        waiting.on("stat /f", answer_after(Duration::from_secs(30))).await;
         assert_eq!(
             *notices.lock().unwrap(),
             [5, 20].map(|seconds| format!(
@@ -329,9 +334,9 @@ mod tests {
         let typing = waiting.0.typing.clone();
         let log_in = async {
             typing.set(Typed::Now);
-            sleep(Duration::from_secs(60)).await;
+            pause_task("somebody types", Duration::from_secs(60)).await;
             typing.set(Typed::Until(Instant::now()));
-            sleep(Duration::from_secs(6)).await;
+            answer_after(Duration::from_secs(6)).await;
         };
         waiting.on("connect", log_in).await;
         let told = ["kadoop://nn:9091 hasn't answered for 5 s: connect; still waiting"];

@@ -12,8 +12,9 @@ use std::sync::Arc;
 use strait_client::StraitStore;
 use strait_plfs::{Container, Options};
 use strait_store::{FileStore, FileSystem, FileSystemExt, Principal, StorePath};
-use strait_testkit::{MiniHdfs, current_user, eventually};
-use support::{DEADLINE, Gateway};
+use strait_testkit::wait::eventually;
+use strait_testkit::{MiniHdfs, current_user};
+use support::Gateway;
 use up::Up;
 
 const EXISTS: i32 = 11;
@@ -207,7 +208,7 @@ fn flattening_contiguous_parts_on_kadoop_moves_no_bytes() {
     let content = write_segments(&up.address, "/run");
     // A closed chunk gets its last name a moment later.
     let mut before = BTreeMap::new();
-    eventually("the replicas are as they stay", DEADLINE, || {
+    eventually("the replicas are as they stay", || {
         let now = replicas(&up.data());
         let same =
             now == before && now.values().map(|(_, bytes, ..)| bytes).sum::<u64>() >= content.len() as u64;

@@ -188,7 +188,7 @@ fn an_interrupted_put_leaves_nothing_and_says_130() {
     // Endless input. The upload has begun when the temporary file exists.
     let mut input = child.stdin.take().unwrap();
     std::io::Write::write_all(&mut input, &vec![0; 2_000_000]).unwrap();
-    strait_testkit::eventually("the temporary file is there", support::DEADLINE, || {
+    strait_testkit::wait::eventually("the temporary file is there", || {
         temporary_names(&gateway.data()).len() == 1
     });
     let pid = rustix::process::Pid::from_raw(child.id() as i32).unwrap();

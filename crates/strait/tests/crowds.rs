@@ -7,6 +7,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
+use strait_testkit::wait::pause;
 use support::{Gateway, Run, command, fresh};
 
 const IDLE: usize = 1_000;
@@ -129,7 +130,7 @@ fn idle_and_slow_clients_neither_fill_the_memory_nor_delay_another_user() {
             assert!([200, 201, 204].contains(&status), "{method} {target}: {status}");
             waits.push(asked.elapsed());
         }
-        std::thread::sleep(Duration::from_millis(50));
+        pause("the pace of slow clients", Duration::from_millis(50));
     }
     waits.sort();
     let p99 = waits[waits.len() * 99 / 100];

@@ -5,8 +5,9 @@ mod support;
 mod up;
 
 use std::path::Path;
-use strait_testkit::{Process, eventually, free_port};
-use support::{DEADLINE, fresh};
+use strait_testkit::wait::eventually;
+use strait_testkit::{Process, free_port};
+use support::fresh;
 use up::{Up, role_within, run};
 
 /// More than any role may open at a time.
@@ -79,7 +80,7 @@ fn each_role_works_with_256_descriptors() {
     let args = ["serve", "--store", &store, "--kadoop-key", "cluster.key", "--listen", &gateway];
     roles.push(role_within(LIMIT, dir.path(), "gateway", &args, &gateway));
     let uri = format!("strait://{gateway}");
-    eventually("the datanode is there", DEADLINE, || {
+    eventually("the datanode is there", || {
         run(dir.path(), ["put", "-f", "-", &format!("{uri}/probe")], b"x").code == 0
     });
     let small = small_files(dir.path());

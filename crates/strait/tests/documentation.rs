@@ -7,8 +7,9 @@ mod up;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use strait_store::TABLE;
-use strait_testkit::{eventually, free_port};
-use support::{DEADLINE, Run};
+use strait_testkit::free_port;
+use strait_testkit::wait::eventually;
+use support::Run;
 use up::role;
 
 const COMMAND: &str = include_str!("../../../docs/command.md");
@@ -60,13 +61,13 @@ fn a_rack_on_one_host_is_started_as_documented() {
     }
     let [put, fsck, datanodes] = &commands[..] else { panic!("three commands") };
     let mut run = |line: &[String]| -> Run { up::run(dir.path(), here(line), b"") };
-    eventually("all datanodes have joined", DEADLINE, || {
+    eventually("all datanodes have joined", || {
         run(datanodes).text().matches("\talive\tin service\t").count() == 3
     });
     run(put).ok();
     let healthy =
         "healthy: 1 files in 1 directories, 7 bytes in 1 blocks, 0 missing, 0 with too few replicas\n";
-    eventually("three replicas are there", DEADLINE, || run(fsck).text() == healthy);
+    eventually("three replicas are there", || run(fsck).text() == healthy);
 }
 
 /// Names of directories without pages of ours: built, fetched or hidden ones.

@@ -5,7 +5,7 @@ mod support;
 use std::io::Read;
 use std::path::Path;
 use std::process::Stdio;
-use support::{DEADLINE, Gateway, Run, command, fresh};
+use support::{Gateway, Run, command, fresh};
 
 // Exit codes of the table of errors.
 const USAGE: i32 = 2;
@@ -166,7 +166,7 @@ fn a_put_whose_gateway_dies_before_anything_is_visible_may_be_repeated() {
     let mut child = strait_testkit::spawn_bound(put).unwrap();
     let mut input = child.stdin.take().unwrap();
     std::io::Write::write_all(&mut input, &vec![0; 2_000_000]).unwrap();
-    strait_testkit::eventually("the file is being written", DEADLINE, || {
+    strait_testkit::wait::eventually("the file is being written", || {
         std::fs::read_dir(gateway.data()).unwrap().next().is_some()
     });
     gateway.process.kill();
@@ -189,7 +189,7 @@ fn a_terminated_put_leaves_nothing_and_says_143() {
     let mut input = child.stdin.take().unwrap();
     std::io::Write::write_all(&mut input, &vec![0; 2_000_000]).unwrap();
     let entries = || std::fs::read_dir(gateway.data()).unwrap().count();
-    strait_testkit::eventually("the temporary file is there", DEADLINE, || entries() == 1);
+    strait_testkit::wait::eventually("the temporary file is there", || entries() == 1);
     let pid = rustix::process::Pid::from_raw(child.id() as i32).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     assert_eq!(support::code(child.wait().unwrap()), 143);
@@ -267,7 +267,7 @@ fn a_put_whose_gateway_is_restarted_says_so() {
     let mut child = strait_testkit::spawn_bound(put).unwrap();
     let mut input = child.stdin.take().unwrap();
     std::io::Write::write_all(&mut input, &vec![0; 2_000_000]).unwrap();
-    strait_testkit::eventually("the file is being written", DEADLINE, || {
+    strait_testkit::wait::eventually("the file is being written", || {
         std::fs::read_dir(gateway.data()).unwrap().next().is_some()
     });
     gateway.replace(&flags);

@@ -12,9 +12,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use strait_client::{Options, StraitStore, TokenSink};
 use strait_store::contract::{self, Fixture};
 use strait_store::{CreateOptions, ErrorKind, FileSystem, FileSystemExt, Principal, StorePath};
-use strait_testkit::{Process, eventually, free_port};
+use strait_testkit::wait::{eventually, obtained_task, pause};
+use strait_testkit::{Process, free_port};
 use strait_wire::Secret;
-use support::{DEADLINE, Gateway, ended};
+use support::{Gateway, ended};
 use up::{Up, role, run};
 
 const OTHER: i32 = 1;
@@ -94,35 +95,30 @@ async fn synced_bytes_outlive_a_kill_in_mid_write() {
             std::future::pending::<strait_store::Result<()>>().await
         })
     };
-    eventually("half is synced", DEADLINE, || synced.load(Ordering::SeqCst) >= content.len() / 2);
+    eventually("half is synced", || synced.load(Ordering::SeqCst) >= content.len() / 2);
     up.process.kill();
     writing.abort();
     let synced = synced.load(Ordering::SeqCst);
     up.again();
     let store = through(&up.address).await;
     // The file's length is known once recovery has closed it.
-    let mut read = Vec::new();
-    for _ in 0..DEADLINE.as_millis() / 100 {
+    let read = obtained_task("all synced bytes", async || {
         match store.read_all(&whoever(), &path("/f"), content.len()).await {
-            Ok(bytes) if bytes.len() >= synced => {
-                read = bytes;
-                break;
+            Ok(bytes) => (bytes.len() >= synced).then_some(bytes),
+            Err(error) => {
+                assert!(error.retry_safe(), "{error}");
+                None
             }
-            Ok(_) => {}
-            Err(error) => assert!(error.retry_safe(), "{error}"),
         }
-        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-    }
-    assert!(read.len() >= synced, "{} bytes are left of {synced}", read.len());
+    })
+    .await;
     assert!(read == content[..read.len()], "other bytes");
-    let mut writer = loop {
-        match store.append(&whoever(), &path("/f")).await {
-            Err(error) if error.kind() == ErrorKind::Busy => {
-                tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-            }
-            opened => break opened.unwrap(),
-        }
-    };
+    let mut writer =
+        obtained_task("another writer", async || match store.append(&whoever(), &path("/f")).await {
+            Err(error) if error.kind() == ErrorKind::Busy => None,
+            opened => Some(opened.unwrap()),
+        })
+        .await;
     writer.append(Bytes::from_static(b"and on")).await.unwrap();
     writer.close().await.unwrap();
     assert_eq!(store.stat(&whoever(), &path("/f")).await.unwrap().length, read.len() as u64 + 6);
@@ -234,7 +230,7 @@ impl Rack {
         if datanodes == 0 {
             return rack;
         }
-        eventually("all datanodes are there", DEADLINE, || {
+        eventually("all datanodes are there", || {
             let df = rack.run(["df", &rack.uri("/"), "--json"], b"");
             // The store would also accept fewer replicas than requested.
             df.code == 0
@@ -286,7 +282,7 @@ async fn an_append_by_the_same_session_goes_on_at_another_gateway_after_a_kill()
     };
     let (mut first, second) = (start(), start());
     // Before, the namenode doesn't know which datanodes are alive, and recovers nothing.
-    eventually("safe mode ends", DEADLINE, || rack.processes[0].log_tail().contains("safe mode has ended"));
+    eventually("safe mode ends", || rack.processes[0].log_tail().contains("safe mode has ended"));
     let token: Arc<std::sync::Mutex<Option<Secret>>> = Arc::default();
     let keep = Arc::clone(&token);
     let on_token: TokenSink = Arc::new(move |new| *keep.lock().unwrap() = Some(new.token.clone()));
@@ -327,7 +323,7 @@ fn fsck_tells_what_is_lost_and_every_role_ends_cleanly() {
         assert_eq!(mode & 0o777, 0o700, "{data}");
     }
     // A file is closed before its last replicas are reported.
-    eventually("all replicas are reported", DEADLINE, || {
+    eventually("all replicas are reported", || {
         rack.run(["fsck", &rack.uri("/")], b"").text().starts_with("healthy: 3 files in 1 directories")
     });
     // The datanodes end; the namenode declares them dead after 10 s.
@@ -335,7 +331,7 @@ fn fsck_tells_what_is_lost_and_every_role_ends_cleanly() {
         process.signal(rustix::process::Signal::TERM);
         assert_eq!(ended(process), 0);
     }
-    eventually("they are taken for dead", DEADLINE, || {
+    eventually("they are taken for dead", || {
         let fsck = rack.run(["fsck", &rack.uri("/")], b"");
         let told = String::from_utf8(fsck.stdout).unwrap();
         fsck.code == CORRUPT
@@ -359,14 +355,14 @@ async fn fsck_tells_of_an_open_file_whose_synced_bytes_have_no_live_replica() {
         let fsck = rack.run(["fsck", &rack.uri("/open")], b"");
         (fsck.code, String::from_utf8(fsck.stdout).unwrap())
     };
-    eventually("the namenode has settled", DEADLINE, || fsck().1.starts_with("healthy: 1 files"));
+    eventually("the namenode has settled", || fsck().1.starts_with("healthy: 1 files"));
     let mut datanodes: Vec<Process> = rack.processes.drain(1..).collect();
     datanodes.iter_mut().for_each(Process::kill);
     let fsck = || {
         let fsck = rack.run(["fsck", &rack.uri("/open")], b"");
         (fsck.code, String::from_utf8(fsck.stdout).unwrap())
     };
-    eventually("the datanodes count as dead", DEADLINE, || {
+    eventually("the datanodes count as dead", || {
         let (code, told) = fsck();
         code == CORRUPT && told.contains("/open\t0\t") && told.contains("missing: 0 of 3 replicas")
     });
@@ -383,7 +379,7 @@ fn fsck_of_all_data_finds_a_damaged_replica_and_the_namenode_replaces_it() {
     };
     let healthy = "healthy: 1 files in 0 directories, 10000 bytes in 1 blocks, 0 missing, \
                    0 with too few replicas; 2 replicas read, 0 damaged\n";
-    eventually("both replicas are reported", DEADLINE, || fsck(&[]) == (0, healthy.to_owned()));
+    eventually("both replicas are reported", || fsck(&[]) == (0, healthy.to_owned()));
     let directories = ["dn0a", "dn0b", "dn1a", "dn1b", "dn2a", "dn2b"].map(|name| rack.dir.path().join(name));
     let mut files =
         directories.iter().flat_map(|of| of.read_dir().unwrap()).map(|entry| entry.unwrap().path());
@@ -397,7 +393,7 @@ fn fsck_of_all_data_finds_a_damaged_replica_and_the_namenode_replaces_it() {
         told.starts_with("/f\t0\t10000\tdamaged: datanode ") && told.contains("\nDAMAGED: 1 files"),
         "{told}"
     );
-    eventually("it is replaced", DEADLINE, || fsck(&[]) == (0, healthy.to_owned()));
+    eventually("it is replaced", || fsck(&[]) == (0, healthy.to_owned()));
     let (_, json) = fsck(&["--json"]);
     assert!(json.contains(r#""replicas_read":2"#) && json.contains(r#""damaged_replicas":0"#), "{json}");
     let elsewhere = Gateway::over_files();
@@ -444,7 +440,7 @@ fn a_command_waiting_for_an_absent_namenode_says_so() {
     ls.args(["ls", &gateway.uri("/")]);
     let mut ls = Process::spawn("ls", ls, gateway.dir.path()).unwrap();
     let store = format!("strait://{} hasn't answered for ", gateway.address);
-    eventually("it says what it waits for", DEADLINE, || {
+    eventually("it says what it waits for", || {
         let told = ls.log_tail();
         told.contains(&store) && told.contains(" s: list /; still waiting")
     });
@@ -480,11 +476,11 @@ fn fsck_is_clean_again_after_a_datanode_was_killed_by_itself() {
     rack.processes[1].kill();
     let fsck = |rack: &Rack| String::from_utf8(rack.run(["fsck", &rack.uri("/")], b"").stdout).unwrap();
     // Copies are made within a moment of its death, so `fsck` rarely sees the gap.
-    eventually("it is taken for dead", DEADLINE, || {
+    eventually("it is taken for dead", || {
         let told = rack.run(["datanodes", &rack.uri("/")], b"");
         told.text().contains("dead")
     });
-    eventually("its replicas are made anew", DEADLINE, || {
+    eventually("its replicas are made anew", || {
         let told = fsck(&rack);
         told.contains("6 blocks, 0 missing, 0 with too few replicas") && told.contains("healthy: ")
     });
@@ -545,14 +541,14 @@ fn after_an_older_copy_of_the_namenode_an_operator_decides() {
     let all = rack.uri("/");
     let listed = |rack: &Rack| rack.run(["datanodes", &all], b"").text().to_owned();
     assert!(!listed(&rack).contains("refused"), "{}", listed(&rack));
-    // The datanode hears of the last record with its next heartbeat.
-    std::thread::sleep(std::time::Duration::from_millis(1_500));
+    let a_heartbeat = std::time::Duration::from_millis(1_500);
+    pause("the datanode hears of the last record with its next heartbeat", a_heartbeat);
     stop(&mut rack);
     std::fs::remove_dir_all(&data).unwrap();
     std::fs::rename(&kept, &data).unwrap();
     start(&mut rack);
     let mkdir = |rack: &Rack| rack.run(["mkdir", &rack.uri("/new")], b"");
-    eventually("it is refused", DEADLINE, || listed(&rack).contains("\trefused\t"));
+    eventually("it is refused", || listed(&rack).contains("\trefused\t"));
     mkdir(&rack).fails(UNAVAILABLE, "an older copy of the namenode's directory");
     let told = listed(&rack);
     let (row, why) = (told.lines().nth_back(1).unwrap(), told.lines().next_back().unwrap());
@@ -564,7 +560,7 @@ fn after_an_older_copy_of_the_namenode_an_operator_decides() {
     rack.run(["admit", &all], b"").fails(USAGE, "DATANODE");
     rack.run(["admit", "--user", "nobody", &identity, &all], b"").fails(PERMISSION_DENIED, "");
     rack.run(["admit", &identity, &all], b"").ok();
-    eventually("it is taken up", DEADLINE, || listed(&rack).contains("\talive\t"));
+    eventually("it is taken up", || listed(&rack).contains("\talive\t"));
     mkdir(&rack).ok();
     rack.processes.clear();
 }
@@ -598,7 +594,7 @@ fn a_datanode_says_why_it_isnt_taken_up_and_when_it_is() {
     }
     let early = datanode("early", "cluster.key", &early);
     let says = |process: &Process, what: &str| {
-        eventually(what, DEADLINE, || process.log_tail().contains(what));
+        eventually(what, || process.log_tail().contains(what));
     };
     says(&early, "can't be reached");
     let args = ["namenode", "--data", "nn", "--listen", &namenode, "--listen-datanodes", "127.0.0.1:0"];

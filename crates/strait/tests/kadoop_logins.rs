@@ -8,7 +8,8 @@ mod up;
 use std::ffi::OsStr;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use strait_testkit::{Authority, Process, eventually, free_port};
+use strait_testkit::wait::{eventually, pause, within};
+use strait_testkit::{Authority, Process, free_port};
 use support::{Run, command, fresh};
 use tempfile::TempDir;
 use up::{role, run};
@@ -69,7 +70,7 @@ impl Rack {
             run(rack.dir.path(), all, b"")
         };
         let root = rack.uri("/");
-        eventually("the datanode has joined", SLACK + SLACK, || {
+        eventually("the datanode has joined", || {
             let nodes = operator(&["datanodes", &root]);
             nodes.code == 0 && nodes.text().contains(&datanode)
         });
@@ -171,19 +172,17 @@ fn a_new_password_or_none_ends_a_running_program_within_seconds() {
             use std::io::Write as _;
             // Writes until it fails: a block about each second, each with a call to the namenode.
             while input.write_all(&[7; 1 << 16]).is_ok() {
-                std::thread::sleep(Duration::from_millis(50));
+                pause("the pace of the input", Duration::from_millis(50));
             }
         });
-        eventually("it writes", SLACK, || {
-            rack.by("bob", ["ls", &rack.uri("/")], b"").text().contains("alice")
-        });
+        eventually("it writes", || rack.by("bob", ["ls", &rack.uri("/")], b"").text().contains("alice"));
         match removed {
             true => passwd(rack.dir.path(), &["--remove", "alice"], ""),
             false => passwd(rack.dir.path(), &["alice"], "another"),
         }
         let changed = Instant::now();
         let mut code = None;
-        eventually("the program ends", TAKEN_UP + SLACK + SLACK, || {
+        within("the program ends", TAKEN_UP + SLACK + SLACK, || {
             code = put.try_wait().unwrap();
             code.is_some()
         });
@@ -191,7 +190,7 @@ fn a_new_password_or_none_ends_a_running_program_within_seconds() {
         assert_ne!(code.unwrap().code(), Some(0), "it fails");
         assert!(changed.elapsed() < TAKEN_UP + SLACK + SLACK);
         let began = Instant::now();
-        eventually("the old password is refused", TAKEN_UP + SLACK, || {
+        within("the old password is refused", TAKEN_UP + SLACK, || {
             rack.by("alice", ["ls", &rack.uri("/")], b"").code == UNAUTHENTICATED
         });
         assert!(began.elapsed() < TAKEN_UP + SLACK);
@@ -213,5 +212,5 @@ fn a_new_certificate_is_taken_up_by_a_namenode_that_runs() {
         ["--user", "alice", "--password-file", "password-of-alice", "--tls-ca", &trusted, "ls", &root];
     run(dir, login, b"").fails(UNAUTHENTICATED, "certificate");
     authority.issue(dir).unwrap();
-    eventually("the new one is shown", TAKEN_UP + SLACK, || run(dir, login, b"").code == 0);
+    within("the new one is shown", TAKEN_UP + SLACK, || run(dir, login, b"").code == 0);
 }

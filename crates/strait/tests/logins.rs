@@ -12,8 +12,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
-use strait_testkit::{Authority, Process, eventually, free_port};
-use support::{DEADLINE, Gateway, Run, binary, command, fresh};
+use strait_testkit::wait::eventually;
+use strait_testkit::{Authority, Process, free_port};
+use support::{Gateway, Run, binary, command, fresh};
 use up::{Up, role, run};
 
 const PERMISSION_DENIED: i32 = 15;
@@ -66,7 +67,7 @@ fn over_loopback_only_the_users_own_programs_need_no_login() {
     as_user(OVERFLOW_USER, &["ls", &root])
         .fails(UNAUTHENTICATED, "user id 65534, which also stands for users of other namespaces");
     assert!(refused.stderr.contains("--allow-anonymous"), "{}", refused.stderr);
-    eventually("a warning", DEADLINE, || gateway.process.log_tail().contains("this gateway runs as root"));
+    eventually("a warning", || gateway.process.log_tail().contains("this gateway runs as root"));
 }
 
 #[test]
@@ -76,9 +77,7 @@ fn anybody_is_let_in_where_the_operator_says_so_and_is_warned() {
         ["--allow-anonymous", "--store", &data].map(str::to_owned).to_vec()
     });
     as_somebody_else(&["ls", &gateway.uri("/")]).ok();
-    eventually("a warning", DEADLINE, || {
-        gateway.process.log_tail().contains("WARN --allow-anonymous: every program")
-    });
+    eventually("a warning", || gateway.process.log_tail().contains("WARN --allow-anonymous: every program"));
 }
 
 #[test]
@@ -134,7 +133,7 @@ fn a_kept_login_that_ended_is_told_from_a_missing_one() {
     gateway.run_with(ls, b"", &[("STRAIT_PASSWORD", "right")]).ok();
     passwd(gateway.dir.path(), "alice", "another");
     gateway.process.signal(Signal::HUP);
-    eventually("the login's end", DEADLINE, || gateway.run(ls).code != 0);
+    eventually("the login's end", || gateway.run(ls).code != 0);
     gateway.run(ls).fails(UNAUTHENTICATED, "the kept login has ended");
 }
 
@@ -242,7 +241,7 @@ fn sighup_has_passwords_and_certificates_read_anew() {
         with_alice(dir).into_iter().chain(tls.map(str::to_owned)).collect()
     });
     gateway.process.signal(Signal::HUP);
-    eventually("both are read", DEADLINE, || {
+    eventually("both are read", || {
         let log = gateway.process.log_tail();
         log.contains("password file read anew") && log.contains("TLS certificates read anew")
     });
@@ -254,7 +253,7 @@ fn sighup_has_passwords_and_certificates_read_anew() {
 fn sighup_ends_no_server() {
     let survives = |process: &mut Process, words: &str| {
         process.signal(Signal::HUP);
-        eventually("it is told", DEADLINE, || process.log_tail().contains(words));
+        eventually("it is told", || process.log_tail().contains(words));
         assert!(process.try_wait().is_none());
     };
     let (mut up, _secrets) = up_with(&["alice"], &[]);
@@ -282,7 +281,7 @@ fn log_with_certificate(days: i64, words: &str) -> String {
         let (certificate, key) = (shown(&identity.certificate), shown(&identity.key));
         ["--store", &data, "--tls-cert", &certificate, "--tls-key", &key].map(str::to_owned).to_vec()
     });
-    eventually(words, DEADLINE, || gateway.process.log_tail().contains(words));
+    eventually(words, || gateway.process.log_tail().contains(words));
     gateway.process.log_tail()
 }
 
@@ -321,7 +320,7 @@ fn nothing_that_clients_name_forges_a_line_of_the_log() {
     let mut stream = TcpStream::connect(&gateway.address).unwrap();
     stream.write_all(&call).unwrap();
     assert!(stream.read(&mut [0; 64]).unwrap() > 0, "it is answered");
-    eventually("all three are logged", DEADLINE, || {
+    eventually("all three are logged", || {
         std::fs::read_to_string(gateway.process.log()).unwrap().matches("FORGED").count() >= 3
     });
     let log = std::fs::read_to_string(gateway.process.log()).unwrap();

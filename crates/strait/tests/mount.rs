@@ -8,7 +8,8 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
-use strait_testkit::{Process, skip, wait_until};
+use strait_testkit::wait::wait_until;
+use strait_testkit::{Process, skip};
 use support::{Gateway, Run, ended, fresh};
 use tempfile::TempDir;
 

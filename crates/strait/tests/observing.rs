@@ -8,7 +8,8 @@ use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
-use strait_testkit::{eventually, free_port};
+use strait_testkit::free_port;
+use strait_testkit::wait::eventually;
 use support::DEADLINE;
 use up::{Up, role};
 
@@ -69,7 +70,7 @@ fn a_page_of_numbers_is_served_and_nothing_else() {
 fn slow_clients_keep_nobody_from_the_page() {
     const SLOW: usize = 200;
     let up = Watched::start();
-    eventually("the page is served", DEADLINE, || TcpStream::connect(&up.metrics).is_ok());
+    eventually("the page is served", || TcpStream::connect(&up.metrics).is_ok());
     let slow = |index: usize| {
         let mut stream = TcpStream::connect(&up.metrics).unwrap();
         // Half of them send nothing, the others part of a request.
@@ -92,12 +93,12 @@ fn slow_clients_keep_nobody_from_the_page() {
 fn slow_calls_are_logged_and_no_secret_with_them() {
     let up = Watched::start();
     up.put_and_get();
-    eventually("the audit log has it", DEADLINE, || {
+    eventually("the audit log has it", || {
         let audit = up.file("audit.log");
         ["cmd=create", "cmd=rename", "cmd=open"].iter().all(|word| audit.contains(word))
     });
     // Of many slow calls in a second, the log leaves some out.
-    eventually("slow calls are logged", DEADLINE, || {
+    eventually("slow calls are logged", || {
         let log = up.file("up.log");
         ["slow call operation=\"heartbeat\"", "about=chunk "].iter().all(|words| log.contains(words))
     });
@@ -119,7 +120,7 @@ fn requests(log: &str, operation: &str) -> BTreeSet<String> {
 fn one_number_goes_with_a_request_from_the_gateway_to_the_namenode_and_the_datanodes() {
     let up = Watched::start();
     // If a second has more than a few slow calls, the log leaves some out.
-    eventually("all of it is logged once", DEADLINE, || {
+    eventually("all of it is logged once", || {
         up.up.run(["put", "-f", "-", &up.up.uri("/f")], b"content").ok();
         up.up.run(["cat", &up.up.uri("/f")], b"").ok();
         let (log, audit) = (up.file("up.log"), up.file("audit.log"));
@@ -148,7 +149,7 @@ fn each_role_of_a_cluster_serves_its_own_page() {
     let args = ["datanode", "--data", "dn", "--key", "key", "--namenode", &namenode];
     let more = ["--listen", &datanode, "--metrics", &of_datanode];
     let _datanode = role(dir.path(), "datanode", &[&args[..], &more].concat(), &of_datanode);
-    eventually("the datanode has joined", DEADLINE, || {
+    eventually("the datanode has joined", || {
         http(&of_namenode, "GET /metrics").contains(r#"strait_kadoop_datanodes{state="alive"} 1"#)
     });
     let page = http(&of_datanode, "GET /metrics");

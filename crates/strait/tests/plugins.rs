@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use strait_store::contract::{self, Fixture};
 use strait_store::{CreateOptions, ErrorKind, FileSystem, FileSystemExt, Principal, StorePath, StoreUri};
 use strait_store_any::{ForeignOptions, Launch, Library, OpenOptions};
+use strait_testkit::wait::eventually;
 use support::{Gateway, Run, binary, command};
 
 const UNAVAILABLE: i32 = 22;
@@ -323,8 +324,9 @@ fn a_gateway_outlives_the_crash_of_a_plugin() {
         let crashed = gateway.run(["stat", &gateway.uri("/@bad/crash")]);
         assert_eq!(crashed.code, UNAVAILABLE, "{}", crashed.stderr);
         assert_eq!(gateway.run(["cat", &gateway.uri("/f")]).text(), "content");
-        // Another process takes the crashed one's place, after a pause.
-        std::thread::sleep(Duration::from_millis(1_100));
+        eventually("another process takes the crashed one's place", || {
+            gateway.run(["stat", &gateway.uri("/@bad/fine")]).code == 0
+        });
         gateway.run(["stat", &gateway.uri("/@bad/hang")]).fails(TIMED_OUT, "doesn't return");
         assert_eq!(gateway.run(["cat", &gateway.uri("/f")]).text(), "content");
         gateway.run(["stat", &gateway.uri("/@bad/fine")]).ok();

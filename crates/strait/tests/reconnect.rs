@@ -10,6 +10,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 use strait_client::{Options, StraitStore};
 use strait_store::{CreateOptions, ErrorKind, FileSystem, FileSystemExt, Principal, StorePath};
+use strait_testkit::wait::{pause, pause_task};
 use support::{DEADLINE, Gateway};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -237,7 +238,7 @@ async fn a_gateway_that_is_back_within_seconds_is_found_again() {
     let store = connect(&gateway.address).await;
     gateway.process.kill();
     let back = tokio::task::spawn_blocking(move || {
-        std::thread::sleep(Duration::from_millis(3_500)); // further attempts follow one another by a second
+        pause("the client's later attempts follow one another by a second", Duration::from_millis(3_500));
         gateway.replace(&flags);
         gateway
     });
@@ -271,8 +272,8 @@ async fn a_call_that_nobody_polls_holds_up_no_other() {
     let flags = ["--store".to_owned(), format!("file://{}", gateway.data().display())];
     let store = connect(&gateway.address).await;
     gateway.replace(&flags);
-    // Time to detect the lost connection.
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    pause_task("nothing tells when the client has noticed the lost connection", Duration::from_millis(200))
+        .await;
     let (who, root) = (who(), StorePath::root());
     let mut first = std::pin::pin!(store.stat(&who, &root));
     // It begins to connect, and isn't polled again.

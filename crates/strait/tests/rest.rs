@@ -6,8 +6,9 @@ mod support;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use strait_testkit::{Authority, eventually, free_port, http_request};
-use support::{DEADLINE, Gateway, Run, command, fresh};
+use strait_testkit::wait::eventually;
+use strait_testkit::{Authority, free_port, http_request};
+use support::{Gateway, Run, command, fresh};
 
 /// Inputs of schemathesis for each request. A hundred found no more.
 const EXAMPLES: &str = "15";
@@ -75,7 +76,7 @@ fn curl_uses_tls_and_a_new_certificate_is_taken_up_while_serving() {
     assert!(trusting(&first, &["-X", "PUT", "-d", "by TLS"]).status.success());
     assert_eq!(trusting(&first, &[]).stdout, b"by TLS");
     second.issue(gateway.dir.path()).unwrap();
-    eventually("the second certificate is shown", DEADLINE, || trusting(&second, &[]).stdout == b"by TLS");
+    eventually("the second certificate is shown", || trusting(&second, &[]).stdout == b"by TLS");
     assert!(!trusting(&first, &[]).status.success(), "and the first no longer");
 }
 

@@ -12,8 +12,9 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Stdio;
-use strait_testkit::{eventually, spawn_bound};
-use support::{DEADLINE, Gateway, Run, binary, code, command};
+use strait_testkit::spawn_bound;
+use strait_testkit::wait::eventually;
+use support::{Gateway, Run, binary, code, command};
 use up::Up;
 
 const NULL: serde_json::Value = serde_json::Value::Null;
@@ -174,16 +175,16 @@ fn commands_end_in_time_and_with_the_command_line_that_began_them() {
     let is_gone = || read_pid(&pid_file).is_some_and(has_ended);
     let late = run(&gateway, &["--command-timeout", "1"], &uris, &["sh", "-c", &sleeper]);
     assert!(late.code == 1 && late.stderr.contains("ended after 1 s"), "{}", late.stderr);
-    eventually("the descendant is gone", DEADLINE, is_gone);
+    eventually("the descendant is gone", is_gone);
 
     fs::remove_file(&pid_file).unwrap();
     let mut command = command(gateway.dir.path());
     command.args(LOCALLY).args(&uris).args(["--", "sh", "-c", &sleeper]).stdin(Stdio::null());
     let mut child = spawn_bound(command).unwrap();
-    eventually("it runs", DEADLINE, || read_pid(&pid_file).is_some());
+    eventually("it runs", || read_pid(&pid_file).is_some());
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     assert_eq!(code(child.wait().unwrap()), INTERRUPTED);
-    eventually("the descendant is gone", DEADLINE, is_gone);
+    eventually("the descendant is gone", is_gone);
 }
 
 /// Words of `run` by ssh, with this build on the hosts.
@@ -232,7 +233,7 @@ fn a_lost_hosts_commands_run_elsewhere_and_print_once() {
         let names = fs::read_dir(gateway.dir.path()).unwrap().map(|entry| entry.unwrap().file_name());
         names.filter_map(|name| Pid::from_raw(name.to_str()?.parse().ok()?)).collect()
     };
-    eventually("both hosts work", DEADLINE, || helpers().len() == 2);
+    eventually("both hosts work", || helpers().len() == 2);
     kill_process(helpers()[0], Signal::KILL).unwrap();
     fs::write(gateway.dir.path().join("go"), "").unwrap();
     let ended = child.wait_with_output().unwrap();

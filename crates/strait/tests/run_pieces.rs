@@ -19,8 +19,9 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Stdio;
-use strait_testkit::{MiniHdfs, SmallDisk, eventually, skip, spawn_bound};
-use support::{DEADLINE, Gateway, Run, binary, code, command};
+use strait_testkit::wait::eventually;
+use strait_testkit::{MiniHdfs, SmallDisk, skip, spawn_bound};
+use support::{Gateway, Run, binary, code, command};
 
 const MIB: usize = 1 << 20;
 const USAGE: i32 = 2;
@@ -244,7 +245,7 @@ fn shipped_files_are_beside_each_command_and_gone_afterwards() {
         }
     }
     for cache in [sshd.dir.path().join("cache"), gateway.dir.path().join(".cache")] {
-        eventually("nothing is left", DEADLINE, || left(&cache).is_empty());
+        eventually("nothing is left", || left(&cache).is_empty());
         let mode = fs::metadata(cache.join("strait/ship")).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o700);
     }
@@ -265,7 +266,7 @@ fn what_a_killed_helper_left_is_removed_by_the_next() {
     assert_eq!(left(&cache).len(), 2, "the directory and its lock");
     let next = gateway.run(words(&by_fleet, &["--ship", &table, &uri, "--", "cat", "a table", "-"]));
     assert_eq!(next.text(), "table data\n");
-    eventually("nothing is left", DEADLINE, || left(&cache).is_empty());
+    eventually("nothing is left", || left(&cache).is_empty());
 }
 
 #[test]
@@ -312,7 +313,7 @@ fn a_straggler_runs_again_elsewhere_and_the_first_end_counts() {
     let expected: String = (0..6).map(|number| format!("got {number}\nend\n")).collect();
     assert_eq!(ran.text(), expected);
     let slow = fs::read_to_string(pid).unwrap();
-    eventually("the slow one is gone", DEADLINE, || has_ended(&slow));
+    eventually("the slow one is gone", || has_ended(&slow));
 }
 
 #[test]
@@ -361,10 +362,10 @@ fn a_lost_terminal_ends_the_commands_of_all_hosts() {
             fs::read_dir(&pids).unwrap().map(|entry| fs::read_to_string(entry.unwrap().path()).unwrap());
         files.filter(|pid| pid.ends_with('\n')).collect()
     };
-    eventually("both run", DEADLINE, || begun().len() == 2);
+    eventually("both run", || begun().len() == 2);
     kill_process(Pid::from_child(&child), Signal::HUP).unwrap();
     assert_eq!(code(child.wait().unwrap()), 128 + 1);
     for pid in begun() {
-        eventually("it is gone", DEADLINE, || has_ended(&pid));
+        eventually("it is gone", || has_ended(&pid));
     }
 }

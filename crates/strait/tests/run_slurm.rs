@@ -14,8 +14,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use slurm::{NODES, Slurm};
 use std::fs;
 use std::process::{Child, Command, Stdio};
-use strait_testkit::{eventually, spawn_bound};
-use support::{DEADLINE, Run, binary, code};
+use strait_testkit::spawn_bound;
+use strait_testkit::wait::eventually;
+use support::{Run, binary, code};
 
 const FILES: usize = 6;
 
@@ -90,7 +91,7 @@ fn commands_run_on_the_nodes_that_hold_their_files() {
         rows.lines().skip(1).all(|row| ["n1", "n2"].contains(&row.split('\t').nth(1).unwrap())),
         "{rows}"
     );
-    eventually("no job is left", DEADLINE, || site.queue().is_empty());
+    eventually("no job is left", || site.queue().is_empty());
 
     // The user's nodes, also one that holds none of the files.
     let elsewhere = site.run(&["--host", "n3"], &NODE);
@@ -136,11 +137,9 @@ fn a_cancelled_jobs_commands_run_elsewhere_and_print_once() {
         "read x; mkdir -p {dir}/at/$SLURMD_NODENAME; until [ -e {dir}/go ]; do sleep 0.05; done; echo $x"
     );
     let child = site.begin(&["sh", "-c", &wait]);
-    eventually("both nodes work", DEADLINE, || {
-        fs::read_dir(format!("{dir}/at")).is_ok_and(|nodes| nodes.count() == 2)
-    });
+    eventually("both nodes work", || fs::read_dir(format!("{dir}/at")).is_ok_and(|nodes| nodes.count() == 2));
     site.slurm.ask("scancel", &["--nodelist=n1"]);
-    eventually("one job is over", DEADLINE, || site.queue().len() == 1);
+    eventually("one job is over", || site.queue().len() == 1);
     fs::write(format!("{dir}/go"), "").unwrap();
     let ended = child.wait_with_output().unwrap();
     let told = String::from_utf8_lossy(&ended.stderr);
@@ -167,13 +166,13 @@ fn an_interrupt_ends_all_commands_and_jobs() {
             .flat_map(|node| read(node).lines().map(str::to_owned).collect::<Vec<_>>())
             .collect()
     };
-    eventually("both nodes work", DEADLINE, || {
+    eventually("both nodes work", || {
         ["n1", "n2"].iter().all(|node| fs::exists(format!("{dir}/{node}.pids")).unwrap()) && pids().len() > 1
     });
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     assert_eq!(code(child.wait().unwrap()), 130);
-    eventually("all commands have ended", DEADLINE, || {
+    eventually("all commands have ended", || {
         pids().iter().all(|pid| !fs::exists(format!("/proc/{pid}")).unwrap())
     });
-    eventually("no job is left", DEADLINE, || site.queue().is_empty());
+    eventually("no job is left", || site.queue().is_empty());
 }

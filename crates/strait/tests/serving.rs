@@ -7,7 +7,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::Stdio;
-use strait_testkit::{Process, eventually, free_port, spawn_bound};
+use strait_testkit::wait::eventually;
+use strait_testkit::{Process, free_port, spawn_bound};
 use support::{DEADLINE, Gateway, Run, command, ended, fresh};
 
 const OTHER: i32 = 1;
@@ -134,7 +135,7 @@ fn a_store_that_is_away_keeps_no_other_from_being_served() {
     let mut far = command(gateway.dir.path());
     far.args(["serve", "--store", "memory:/", "--listen", &later]);
     let _far = Process::spawn("far", far, gateway.dir.path()).unwrap();
-    eventually("the far store is there", DEADLINE, || {
+    eventually("the far store is there", || {
         gateway.run(["ls", "--gateway-store", "far", &gateway.uri("/")]).code == 0
     });
 }
@@ -157,8 +158,8 @@ fn a_gateway_may_start_before_what_it_serves() {
     let mut far = command(gateway.dir.path());
     far.args(["serve", "--store", "memory:/", "--listen", &later]);
     let _far = Process::spawn("far", far, gateway.dir.path()).unwrap();
-    eventually("the store is there", DEADLINE, || gateway.run(["ls", &gateway.uri("/")]).code == 0);
-    eventually("its log says so", DEADLINE, || gateway.process.log_tail().contains("the store answers now"));
+    eventually("the store is there", || gateway.run(["ls", &gateway.uri("/")]).code == 0);
+    eventually("its log says so", || gateway.process.log_tail().contains("the store answers now"));
 }
 
 #[test]
@@ -168,7 +169,7 @@ fn what_else_keeps_a_store_away_is_logged_when_it_comes_up() {
     let mut far = command(gateway.dir.path());
     far.args(["serve", "--listen", &later]).args(with_passwords(gateway.dir.path()));
     let _far = Process::spawn("far", far, gateway.dir.path()).unwrap();
-    eventually("its log says so", DEADLINE, || {
+    eventually("its log says so", || {
         let log = gateway.process.log_tail();
         log.contains("ERROR") && log.contains("can't be opened") && log.contains("requires a login")
     });
@@ -185,7 +186,7 @@ fn listening_beyond_loopback_needs_passwords_or_allow_anonymous() {
     let mut process = Process::spawn("up", up, dir.path()).unwrap();
     let reached = address.replace("0.0.0.0", "127.0.0.1");
     process.wait_ready(DEADLINE, || TcpStream::connect(&reached).is_ok()).unwrap();
-    eventually("its log says as whom they act", DEADLINE, || {
+    eventually("its log says as whom they act", || {
         process.log_tail().contains("without a login, acts as nobody")
     });
 }
@@ -198,7 +199,7 @@ fn a_signal_drains_and_ends_with_success() {
         put.args(["put", "-", &gateway.uri("/f")]).stdin(Stdio::piped()).stderr(Stdio::null());
         let mut child = spawn_bound(put).unwrap();
         child.stdin.as_mut().unwrap().write_all(&vec![0; 2_000_000]).unwrap();
-        eventually("the file is being written", DEADLINE, || {
+        eventually("the file is being written", || {
             std::fs::read_dir(gateway.data()).unwrap().next().is_some()
         });
         gateway.process.signal(signal);
@@ -253,7 +254,7 @@ fn a_removed_user_is_let_in_no_more() {
     gateway.run_with(ls, b"", &secret).ok();
     gateway.run(["passwd", "--file", "passwords", "--remove", "bob"]).ok();
     gateway.run(["passwd", "--file", "passwords", "--remove", "bob"]).fails(NOT_FOUND, "no user bob");
-    strait_testkit::eventually("bob is out", DEADLINE, || {
+    strait_testkit::wait::eventually("bob is out", || {
         gateway.run_with(ls, b"", &secret).code == UNAUTHENTICATED
     });
 }

@@ -5,8 +5,9 @@ mod support;
 use rustix::process::{Pid, Signal, kill_process};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
-use strait_testkit::{eventually, spawn_bound};
-use support::{DEADLINE, Gateway, code, command, fresh};
+use strait_testkit::spawn_bound;
+use strait_testkit::wait::{eventually, pause};
+use support::{Gateway, code, command, fresh};
 
 /// Three seconds for the cleanup, and as much again for a loaded machine.
 const SOON: Duration = Duration::from_secs(6);
@@ -23,7 +24,7 @@ fn a_put_into_a_gateway_that_hangs_ends_and_names_what_may_be_left() {
     let mut child = spawn_bound(put).unwrap();
     let mut input = child.stdin.take().unwrap();
     std::io::Write::write_all(&mut input, &vec![0; 2_000_000]).unwrap();
-    eventually("the temporary file is there", DEADLINE, || gateway.data().read_dir().unwrap().count() == 1);
+    eventually("the temporary file is there", || gateway.data().read_dir().unwrap().count() == 1);
     gateway.process.signal(Signal::STOP);
     send(&child, Signal::INT);
     let since = Instant::now();
@@ -41,7 +42,7 @@ fn begun(gateway: &Gateway, mut put: std::process::Command) -> (Child, std::proc
     let mut child = spawn_bound(put).unwrap();
     let mut input = child.stdin.take().unwrap();
     std::io::Write::write_all(&mut input, &vec![0; 2_000_000]).unwrap();
-    eventually("the temporary file is there", DEADLINE, || gateway.data().read_dir().unwrap().count() == 1);
+    eventually("the temporary file is there", || gateway.data().read_dir().unwrap().count() == 1);
     (child, input)
 }
 
@@ -79,8 +80,7 @@ fn a_second_signal_ends_at_once() {
     let (mut child, _input) = begun(&gateway, put);
     gateway.process.signal(Signal::STOP);
     send(&child, Signal::INT);
-    // The kernel may merge the two into one if both are pending.
-    std::thread::sleep(Duration::from_millis(300));
+    pause("the command may take two that are pending for one", Duration::from_millis(300));
     let since = Instant::now();
     send(&child, Signal::TERM);
     assert_eq!(code(child.wait().unwrap()), 143);
@@ -105,12 +105,12 @@ fn a_put_that_waits_for_the_writer_of_a_fifo_ends() {
     put.arg("put").arg(&fifo).arg(format!("file://{}", target.display()));
     let mut child = spawn_bound(put).unwrap();
     let status = format!("/proc/{}/status", child.id());
-    eventually("signals are caught", DEADLINE, || {
+    eventually("signals are caught", || {
         let status = std::fs::read_to_string(&status).unwrap_or_default();
         let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
         caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 2 != 0)
     });
-    std::thread::sleep(Duration::from_millis(100)); // until it has come to the FIFO
+    pause("nothing tells when it has come to the FIFO", Duration::from_millis(100));
     let since = Instant::now();
     send(&child, Signal::INT);
     assert_eq!(code(child.wait().unwrap()), 130);

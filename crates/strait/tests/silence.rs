@@ -8,7 +8,8 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
-use strait_testkit::{spawn_bound, wait_until};
+use strait_testkit::spawn_bound;
+use strait_testkit::wait::{pause, wait_until};
 use support::faulty::{Fault, Faulty};
 use support::{Gateway, Run, command, fresh};
 
@@ -255,7 +256,7 @@ fn a_gateway_that_is_stopped_and_goes_on_is_waited_for() {
     run.fails(TIMED_OUT, "no answer within 2 s");
     let waiting = std::thread::scope(|scope| {
         let waiting = scope.spawn(|| gateway.run(["--timeout", "60", "ls", &gateway.uri("/")]));
-        std::thread::sleep(Duration::from_secs(1));
+        pause("the command waits for its answer", Duration::from_secs(1));
         gateway.process.signal(Signal::CONT);
         waiting.join().unwrap()
     });

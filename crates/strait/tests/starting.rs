@@ -8,8 +8,9 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 use strait_kadoop_wire::Key;
-use strait_testkit::{eventually, free_port};
-use support::{DEADLINE, Gateway, Run, binary, fresh};
+use strait_testkit::free_port;
+use strait_testkit::wait::eventually;
+use support::{Gateway, Run, binary, fresh};
 use up::{Up, role, run};
 
 const USAGE: i32 = 2;
@@ -47,7 +48,7 @@ fn used(dir: &Path) {
         role(dir, "namenode", &[&args[..], &["--listen-datanodes", "127.0.0.1:0"]].concat(), &namenode);
     let args = ["datanode", "--data", "dn", "--key", "key", "--namenode", &namenode, "--listen", &datanode];
     let _datanode = role(dir, "datanode", &args, &datanode);
-    eventually("the datanode has joined", DEADLINE, || dir.join("dn/identity").exists());
+    eventually("the datanode has joined", || dir.join("dn/identity").exists());
 }
 
 #[test]
@@ -101,13 +102,13 @@ fn a_gateway_that_nobody_can_log_in_at_warns() {
     let args = ["serve", "--listen", &address, "--store", &data, "--passwords", "passwords"];
     let gateway = role(dir.path(), "gateway", &args, &address);
     let warning = "no client beyond this host can log in here";
-    eventually(warning, DEADLINE, || gateway.log_tail().contains(warning));
+    eventually(warning, || gateway.log_tail().contains(warning));
 }
 
 #[test]
 fn a_store_in_memory_is_for_tests_of_gateways() {
     let gateway = Gateway::start(|_| vec!["--store".to_owned(), "memory:/".to_owned()]);
     let warning = "all of its files are lost when this gateway ends";
-    eventually(warning, DEADLINE, || gateway.process.log_tail().contains(warning));
+    eventually(warning, || gateway.process.log_tail().contains(warning));
     gateway.run(["ls", "memory:/"]).fails(USAGE, "its data would be lost with this command");
 }

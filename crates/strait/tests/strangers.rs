@@ -10,8 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use strait_testkit::attacks::{Attack, Crowd, Times, log_in};
-use strait_testkit::{eventually, free_port, http_request};
-use support::{DEADLINE, Gateway, Run, command, fresh};
+use strait_testkit::wait::{eventually, pause};
+use strait_testkit::{free_port, http_request};
+use support::{Gateway, Run, command, fresh};
 
 /// Memory that the gateway may take.
 const MEMORY_MIB: u64 = 256;
@@ -58,7 +59,7 @@ impl Scene {
                 .collect()
         };
         let gateway = Gateway::start(flags);
-        eventually("metrics are served", DEADLINE, || TcpStream::connect(&metrics).is_ok());
+        eventually("metrics are served", || TcpStream::connect(&metrics).is_ok());
         Self { gateway, metrics }
     }
 
@@ -108,7 +109,7 @@ fn a_user_who_announces_large_requests_and_sends_slowly_holds_nobody_up() {
     let scene = Scene::new();
     let ada = log_in(scene.address(), "ada", &secret("ada")).unwrap();
     let _attack = Attack::drip(scene.address(), ada.token.clone(), 40, 16 << 20, 150_000);
-    eventually("the attack holds memory", DEADLINE, || scene.number("strait_gateway_buffered_bytes") > 0);
+    eventually("the attack holds memory", || scene.number("strait_gateway_buffered_bytes") > 0);
     scene.other_user_works();
     scene.memory_is_bounded(MEMORY_MIB);
 }
@@ -120,14 +121,14 @@ fn a_users_checksums_hold_nobody_up_and_end_when_the_user_leaves() {
     let attack = Attack::checksums(scene.address(), ada.token.clone(), 140, "/endless");
     let number = |what: &str| scene.number(&format!(r#"{what}{{store="file",kind="long"}}"#));
     let running = || number("strait_gateway_store_calls_running");
-    eventually("checksums run", DEADLINE, || running() > 0);
+    eventually("checksums run", || running() > 0);
     scene.other_user_works();
     assert!(running() <= 4, "no more than half of the turns");
     scene.memory_is_bounded(MEMORY_MIB);
     drop(attack);
     // Each of them would take many minutes.
     let waiting = || number("strait_gateway_store_calls_waiting");
-    eventually("nothing runs for a user who has left", DEADLINE, || running() + waiting() == 0);
+    eventually("nothing runs for a user who has left", || running() + waiting() == 0);
 }
 
 #[test]
@@ -137,7 +138,7 @@ fn calls_that_one_user_makes_at_once_start_few_threads_and_hold_nobody_up() {
     let answers = Arc::default();
     let attack = Attack::stats(scene.address(), &ada.token, 100, "/endless", &answers).unwrap();
     let mut most = 0;
-    eventually("the calls are answered", DEADLINE, || {
+    eventually("the calls are answered", || {
         most = most.max(scene.threads());
         answers.load(Ordering::Relaxed) > 50_000
     });
@@ -165,11 +166,10 @@ fn beside_a_crowd(
 
 #[test]
 fn connections_that_another_local_user_resets_hold_nobody_up() {
-    // Long enough for what ended connections leave behind to show.
     let lasts = Duration::from_secs(10);
     beside_a_crowd("another local user's connections", LITTLE_MEMORY_MIB, |gateway| {
         let crowd = Crowd::reset(gateway, OTHER_USER, 4)?;
-        std::thread::sleep(lasts);
+        pause("ended connections leave things behind", lasts);
         Ok(crowd)
     });
 }

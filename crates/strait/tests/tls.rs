@@ -3,11 +3,11 @@
 mod support;
 
 use std::path::Path;
-use std::time::{Duration, Instant};
-use strait_testkit::{Authority, eventually};
+use std::time::Instant;
+use strait_testkit::Authority;
+use strait_testkit::wait::eventually;
 use support::{Gateway, fresh};
 
-const DEADLINE: Duration = Duration::from_secs(20);
 const UNAUTHENTICATED: i32 = 16;
 const INVALID_ARGUMENT: i32 = 17;
 const UNAVAILABLE: i32 = 22;
@@ -99,12 +99,12 @@ fn an_expired_revocation_list_is_warned_of_at_the_start_and_when_it_is_read_anew
     let (ca, clients) = (Authority::new().unwrap(), Authority::new().unwrap());
     let gateway = gateway_with_an_old_list(&ca, &clients);
     let warnings = || gateway.process.log_tail().matches("a list in --tls-client-crl EXPIRED at").count();
-    eventually("it warns at the start", DEADLINE, || warnings() == 1);
+    eventually("it warns at the start", || warnings() == 1);
     let theirs = gateway.dir.path().join("clients");
     clients.revoke_for(&theirs, &[], 30).unwrap();
-    eventually("the list is read", DEADLINE, || gateway.process.log_tail().contains("read anew"));
+    eventually("the list is read", || gateway.process.log_tail().contains("read anew"));
     clients.revoke_for(&theirs, &[], -2).unwrap();
-    eventually("it warns of the new list", DEADLINE, || warnings() == 2);
+    eventually("it warns of the new list", || warnings() == 2);
 }
 
 #[test]

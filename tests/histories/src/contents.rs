@@ -2,11 +2,12 @@
 
 use crate::history::{History, Line};
 use crate::random::Random;
-use crate::{Outcome, path, who};
+use crate::{AFTER_FAILURE, Outcome, path, who};
 use bytes::Bytes;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use strait_store::{CreateOptions, FileReader, FileSystem, FileWriter, MAX_CHUNK_BYTES, Result};
+use strait_testkit::wait::pause_task;
 
 /// Steps of a writer with one file.
 const STEPS: u64 = 60;
@@ -15,6 +16,8 @@ const STEP_BYTES: u64 = 100_000;
 const BLOCK_BYTES: u64 = 1 << 20;
 /// A writer's patience until it may go on with a file that it lost.
 const PATIENCE: Duration = Duration::from_secs(8);
+/// Pace of a reader.
+const BETWEEN_READS: Duration = Duration::from_millis(10);
 /// Readers choose among the latest files.
 const LATEST: usize = 6;
 
@@ -62,7 +65,7 @@ impl Contents {
             let created = fs.create(&who(), &path(&file), &options).await;
             line.answered(&self.history, &created);
             let Ok(mut writer) = created else {
-                tokio::time::sleep(Duration::from_millis(200)).await;
+                pause_task("the fault may end meanwhile", AFTER_FAILURE).await;
                 continue;
             };
             self.files().push(file.clone());
@@ -126,7 +129,7 @@ impl Contents {
             if let Ok(writer) = opened {
                 return Some(writer);
             }
-            tokio::time::sleep(Duration::from_millis(200)).await;
+            pause_task("the fault may end meanwhile", AFTER_FAILURE).await;
         }
         None
     }
@@ -150,8 +153,8 @@ impl Contents {
                 Some(file) => self.read_whole(client, &*fs, &file).await,
                 None => Ok(()),
             };
-            let pause = if done.is_ok() { 10 } else { 200 };
-            tokio::time::sleep(Duration::from_millis(pause)).await;
+            let pause = if done.is_ok() { BETWEEN_READS } else { AFTER_FAILURE };
+            pause_task("the readers' pace", pause).await;
         }
     }
 
@@ -184,7 +187,7 @@ impl Contents {
                         format!("{file} can't be read {patience:?} after the last fault: {error}").into()
                     );
                 }
-                tokio::time::sleep(Duration::from_millis(200)).await;
+                pause_task("the fault may end meanwhile", AFTER_FAILURE).await;
             }
         }
         Ok(())

@@ -25,6 +25,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use strait_client::{Options, StraitStore};
 use strait_store::{FileSystem, Principal, StorePath};
+use strait_testkit::wait::pause;
 
 /// Clients that change and read names.
 const NAME_CLIENTS: u64 = 8;
@@ -35,6 +36,8 @@ const CONTENT_CLIENTS: u64 = 3;
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// The time that the store may need until everything is available again.
 const RECOVERY: Duration = Duration::from_secs(90);
+/// Pause after a failure: nothing tells when a fault has ended.
+const AFTER_FAILURE: Duration = Duration::from_millis(200);
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 type Outcome<T> = Result<T, Failure>;
@@ -103,7 +106,7 @@ async fn record(mut cluster: Cluster, duration: Duration, seed: u64, file: &Path
             let mut random = Random::new(seed);
             let mut done = Ok(());
             while done.is_ok() && begun.elapsed() < duration {
-                std::thread::sleep(Duration::from_millis(500 + random.below(2_500)));
+                pause("between faults", Duration::from_millis(500 + random.below(2_500)));
                 done = faults::strike(&mut cluster, &mut random, &history);
             }
             ends.store(true, Ordering::Relaxed);

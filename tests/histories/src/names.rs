@@ -6,12 +6,13 @@
 
 use crate::history::{History, Line, is_told};
 use crate::random::Random;
-use crate::{Outcome, path, who};
+use crate::{AFTER_FAILURE, Outcome, path, who};
 use bytes::Bytes;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use strait_store::{CreateOptions, ErrorKind, FileSystem, FileSystemExt, Result};
+use strait_testkit::wait::pause_task;
 
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 /// Directories in use at a time.
@@ -62,7 +63,7 @@ impl Names {
             };
             // Many unknown outcomes in one directory would make its history hard to decide.
             if answer.is_err_and(|error| !is_told(&error)) {
-                tokio::time::sleep(PAUSE).await;
+                pause_task("an unknown outcome", PAUSE).await;
             }
         }
     }
@@ -147,7 +148,7 @@ impl Names {
                         )
                         .into());
                     }
-                    tokio::time::sleep(Duration::from_millis(200)).await;
+                    pause_task("the fault may end meanwhile", AFTER_FAILURE).await;
                 }
             }
         }

@@ -5,11 +5,10 @@ use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 use strait_flexrpc::{OncOptions, Reply, Request, Server, ServerOptions};
+use strait_testkit::wait::eventually;
 
 const PROGRAM: u32 = 0x2000_0105;
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// rpcbind's socket and lock have fixed names, which a private /run separates.
 const START: &str = "mount -t tmpfs tmpfs /run && mkdir /run/rpcbind && \
@@ -22,11 +21,9 @@ impl Rpcbind {
         let mut command = Command::new("unshare");
         let child = command.args(["--mount", "--net", "sh", "-c", START]).stdin(Stdio::null()).spawn();
         let rpcbind = Self(child.expect("unshare starts"));
-        let deadline = Instant::now() + PATIENCE;
-        while UnixStream::connect(rpcbind.socket()).is_err() {
-            assert!(Instant::now() < deadline, "no rpcbind; scripts/setup.sh test installs it");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        eventually("rpcbind runs; scripts/setup.sh test installs it", || {
+            UnixStream::connect(rpcbind.socket()).is_ok()
+        });
         rpcbind
     }
 

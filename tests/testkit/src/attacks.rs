@@ -3,6 +3,7 @@
 use crate::failure::{Failure, Result};
 use crate::process::spawn_bound;
 use crate::thrift::Client;
+use crate::wait::pause;
 use bytes::Bytes;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -112,7 +113,7 @@ impl Attack {
                     *stream = begin();
                 }
             }
-            std::thread::sleep(PAUSE);
+            pause("the attack is slow", PAUSE);
         }])
     }
 

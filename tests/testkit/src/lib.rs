@@ -23,8 +23,9 @@ mod power;
 mod process;
 mod skip;
 mod small_disk;
+pub mod sockets;
 pub mod thrift;
-mod wait;
+pub mod wait;
 
 pub use certificates::{Authority, Identity};
 pub use disturbance::Disturbance;
@@ -38,4 +39,4 @@ pub use power::{Format, ImageStore, PowerDisk, Remains};
 pub use process::{Process, spawn_bound};
 pub use skip::skip;
 pub use small_disk::SmallDisk;
-pub use wait::{eventually, wait_until};
+pub use wait::wait_until;

@@ -39,6 +39,6 @@ mod tests {
         // A child that another test forks just now holds a copy of every descriptor until it execs,
         // including the probe's.
         let bound = || TcpListener::bind((Ipv4Addr::LOCALHOST, first)).is_ok();
-        crate::eventually("the port can be bound", std::time::Duration::from_secs(10), bound);
+        crate::wait::eventually("the port can be bound", bound);
     }
 }

@@ -1,42 +1,174 @@
+//! Waits for events, and pauses that name their reason: the only sleeps of tests.
+//!
+//! A test that waits for an event polls for it, with a deadline that no loaded host reaches. A test
+//! of something that must not happen names the time for which it looks. All other pauses are part
+//! of the scene, such as the pace of a load or a slow store. `scripts/sleeps.py` rejects sleeps
+//! elsewhere in tests.
+//!
+//! The functions that end in `_task` pause a task of tokio, not its thread.
+
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Pause between two checks of a condition: short beside any start-up, and long enough to leave the
-/// cores free.
-const POLL_INTERVAL: Duration = Duration::from_millis(25);
+/// Longest wait for an event. Only failing tests wait so long.
+pub const DEADLINE: Duration = Duration::from_secs(120);
 
-/// Checks `condition` until it holds or `deadline` has passed, and returns whether it holds.
-pub fn wait_until(deadline: Duration, mut condition: impl FnMut() -> bool) -> bool {
-    let end = Instant::now() + deadline;
-    loop {
+/// First pause between two looks: short beside an event of the same process.
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+
+/// Longest pause between two looks: short beside any start-up, and long enough to leave the cores
+/// free.
+const LONGEST_PAUSE: Duration = Duration::from_millis(25);
+
+/// Waits until `condition` holds.
+///
+/// # Panics
+/// After [`DEADLINE`], with `what` as the name of the condition.
+#[track_caller]
+pub fn eventually(what: &str, condition: impl FnMut() -> bool) {
+    within(what, DEADLINE, condition);
+}
+
+/// [`eventually`] for an event whose time is a claim of the test.
+///
+/// # Panics
+/// After `limit`, with `what` as the name of the condition.
+#[track_caller]
+pub fn within(what: &str, limit: Duration, condition: impl FnMut() -> bool) {
+    assert!(wait_until(limit, condition), "not within {limit:?}: {what}");
+}
+
+/// Waits for a value.
+///
+/// # Panics
+/// After [`DEADLINE`], with `what` as the value's name.
+#[track_caller]
+pub fn obtained<T>(what: &str, mut value: impl FnMut() -> Option<T>) -> T {
+    let mut obtained = None;
+    eventually(what, || {
+        obtained = value();
+        obtained.is_some()
+    });
+    obtained.expect("eventually there")
+}
+
+/// Checks `condition` until it holds or `limit` has passed, and returns whether it holds.
+pub fn wait_until(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
+    let end = Instant::now() + limit;
+    for pause in pauses() {
+        // The last look begins after the limit, however long the looks before it took.
+        let is_last = Instant::now() >= end;
         if condition() {
             return true;
         }
-        if Instant::now() >= end {
-            return false;
+        if is_last {
+            break;
         }
-        thread::sleep(POLL_INTERVAL);
+        thread::sleep(pause);
+    }
+    false
+}
+
+/// Checks that `condition` holds for `duration`: a shorter look may miss a violation.
+///
+/// # Panics
+/// If it doesn't, with `what` as the name of the condition.
+#[track_caller]
+pub fn stays(what: &str, duration: Duration, mut condition: impl FnMut() -> bool) {
+    let violated = wait_until(duration, || !condition());
+    assert!(!violated, "not for {duration:?}: {what}");
+}
+
+/// Pauses this thread. `_why` is for the reader: an event to wait for would be better.
+pub fn pause(_why: &str, duration: Duration) {
+    thread::sleep(duration);
+}
+
+/// [`eventually`] in a task.
+///
+/// # Panics
+/// As [`eventually`].
+pub async fn eventually_task(what: &str, mut condition: impl AsyncFnMut() -> bool) {
+    obtained_task(what, async || condition().await.then_some(())).await;
+}
+
+/// [`obtained`] in a task.
+///
+/// # Panics
+/// As [`obtained`].
+pub async fn obtained_task<T>(what: &str, mut value: impl AsyncFnMut() -> Option<T>) -> T {
+    // The host's clock: tokio's may be paused, and then runs ahead of other threads.
+    let begun = Instant::now();
+    for pause in pauses() {
+        if let Some(value) = value().await {
+            return value;
+        }
+        assert!(begun.elapsed() < DEADLINE, "not within {DEADLINE:?}: {what}");
+        tokio::time::sleep(pause).await;
+    }
+    unreachable!("pauses don't end")
+}
+
+/// [`stays`] in a task.
+///
+/// # Panics
+/// As [`stays`].
+pub async fn stays_task(what: &str, duration: Duration, mut condition: impl AsyncFnMut() -> bool) {
+    let begun = Instant::now();
+    for pause in pauses() {
+        let is_last = begun.elapsed() >= duration;
+        assert!(condition().await, "not for {duration:?}: {what}");
+        if is_last {
+            break;
+        }
+        tokio::time::sleep(pause).await;
     }
 }
 
-/// [`wait_until`] for conditions that must become true.
-///
-/// # Panics
-/// After `deadline`, with `what` as the name of the condition.
-#[track_caller]
-pub fn eventually(what: &str, deadline: Duration, condition: impl FnMut() -> bool) {
-    assert!(wait_until(deadline, condition), "not within {deadline:?}: {what}");
+/// [`pause`] in a task, by tokio's clock, which may be paused.
+pub async fn pause_task(_why: &str, duration: Duration) {
+    tokio::time::sleep(duration).await;
+}
+
+/// The pauses between looks.
+fn pauses() -> impl Iterator<Item = Duration> {
+    std::iter::successors(Some(FIRST_PAUSE), |pause| Some((*pause * 2).min(LONGEST_PAUSE)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::panic::catch_unwind;
 
     #[test]
-    fn a_condition_that_never_holds_ends_at_the_deadline() {
+    fn a_condition_that_never_holds_ends_at_the_limit() {
         let begin = Instant::now();
         assert!(!wait_until(Duration::from_millis(60), || false));
         assert!(begin.elapsed() >= Duration::from_millis(60));
         assert!(wait_until(Duration::ZERO, || true));
+        assert!(catch_unwind(|| within("never", Duration::ZERO, || false)).is_err());
+    }
+
+    #[test]
+    fn a_value_is_returned_once_it_is_there() {
+        let mut looks = 0;
+        let value = obtained("the third look", || {
+            looks += 1;
+            (looks == 3).then_some(looks)
+        });
+        assert_eq!(value, 3);
+    }
+
+    #[test]
+    fn a_violation_during_the_named_time_fails() {
+        stays("it holds", Duration::from_millis(20), || true);
+        let mut looks = 0;
+        let violated = catch_unwind(move || {
+            stays("until the third look", Duration::from_secs(60), || {
+                looks += 1;
+                looks < 3
+            });
+        });
+        assert!(violated.is_err());
     }
 }

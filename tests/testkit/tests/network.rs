@@ -4,7 +4,8 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::thread;
 use std::time::{Duration, Instant};
-use strait_testkit::{Disturbance, Host, LinkRate, Network, eventually};
+use strait_testkit::wait::{eventually, pause};
+use strait_testkit::{Disturbance, Host, LinkRate, Network};
 
 const PORT: u16 = 7777;
 
@@ -107,7 +108,7 @@ fn a_cut_is_between_two_hosts_and_can_be_mended() {
     connect(network.host(0), network.host(2)).unwrap();
     network.mend(0, 1).unwrap();
     let heard = || connect(network.host(0), network.host(1)).is_ok();
-    eventually("the host is heard again", Duration::from_secs(20), heard);
+    eventually("the host is heard again", heard);
 }
 
 #[test]
@@ -118,7 +119,7 @@ fn an_unplugged_host_hears_nobody_until_it_is_plugged_in() {
     assert!(connect(network.host(0), network.host(1)).is_err());
     network.plug(1).unwrap();
     let heard = || connect(network.host(0), network.host(1)).is_ok();
-    eventually("the host is heard again", Duration::from_secs(20), heard);
+    eventually("the host is heard again", heard);
 }
 
 /// The numbers of the `count` datagrams that arrive, in order of arrival.
@@ -131,8 +132,7 @@ fn arrivals(network: &Network, count: u32) -> Vec<u32> {
         scope.spawn(|| {
             for number in 0..count {
                 sender.send_to(&number.to_be_bytes(), to).unwrap();
-                // Like calls: one after another, not all at once.
-                thread::sleep(Duration::from_micros(50));
+                pause("like calls: one after another, not all at once", Duration::from_micros(50));
             }
         });
         let mut number = [0; 4];

@@ -4,10 +4,12 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use strait_flexrpc::{
     Client, Credentials, Fault, Procedure, Reply, Request, Server, ServerBuilder, ServerOptions, ServiceError,
 };
+pub use strait_testkit::wait::eventually;
+use strait_testkit::wait::pause;
 
 /// The tests' program.
 pub const PROGRAM: u32 = 0x2000_0042;
@@ -98,7 +100,7 @@ impl Service {
 
     fn sleep(&self, millis: u32) {
         self.running.fetch_add(1, Ordering::SeqCst);
-        std::thread::sleep(Duration::from_millis(millis.into()));
+        pause("the call takes so long", Duration::from_millis(millis.into()));
         self.running.fetch_sub(1, Ordering::SeqCst);
     }
 
@@ -115,12 +117,12 @@ impl Service {
                     let mut log = self.log.lock().unwrap();
                     log.push(request.args.to_vec());
                     if log.len().is_multiple_of(STALL_EVERY) {
-                        std::thread::sleep(STALL);
+                        pause("the service stalls", STALL);
                     }
                     log.len()
                 };
                 if executed.is_multiple_of(SLOW_EVERY) {
-                    std::thread::sleep(Duration::from_millis(50));
+                    pause("a slow call", Duration::from_millis(50));
                 }
                 reply.put(&request.args);
             }
@@ -174,13 +176,4 @@ pub fn builder(options: ServerOptions, service: &Arc<Service>) -> ServerBuilder 
 /// A client with default options.
 pub fn client() -> Client {
     Client::default()
-}
-
-/// Waits until `done` returns true, at most half a minute.
-pub fn eventually(what: &str, mut done: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while !done() {
-        assert!(Instant::now() < deadline, "not in time: {what}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }

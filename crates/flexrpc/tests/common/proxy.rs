@@ -9,6 +9,7 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
+use strait_testkit::wait::pause;
 
 /// After one in so many datagrams, or pieces of a stream, a [`PAUSE`] follows.
 const PAUSE_EVERY: u64 = 2_000;
@@ -36,7 +37,7 @@ impl Faults {
     fn pause(&self, dice: &mut Dice) {
         if dice.below(PAUSE_EVERY) == 0 {
             count(&self.paused);
-            std::thread::sleep(PAUSE);
+            pause("the network is silent", PAUSE);
         }
     }
 }

@@ -9,6 +9,8 @@ use strait_flexrpc::proto::checksum::crc32c;
 use strait_flexrpc::proto::extension::{Extension, Terms};
 use strait_flexrpc::proto::frame::{HEAD_BYTES, Head, Kind, flags};
 use strait_flexrpc::{CallId, ClusterKey, Procedure, SessionId};
+use strait_testkit::sockets::is_all_read;
+use strait_testkit::wait::eventually;
 
 /// Longest wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -80,6 +82,12 @@ impl Raw {
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         Self::Tcp(stream, Vec::new())
+    }
+
+    /// Waits until the server has read all that was sent to it.
+    pub fn await_read(&self) {
+        let Self::Tcp(stream, _) = self else { panic!("a datagram is read at once or lost") };
+        eventually("the server has read it", || is_all_read(stream));
     }
 
     /// Waits longer for an answer that must come.

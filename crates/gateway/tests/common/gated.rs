@@ -5,11 +5,11 @@ use bytes::Bytes;
 use futures::stream::BoxStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
 use strait_store::{
     Capabilities, CreateOptions, ErrorKind, FileReader, FileStatus, FileSystem, FileWriter, MemoryStore,
     Principal, Result, StorePath, fail,
 };
+use strait_testkit::wait::eventually;
 use tokio::sync::watch;
 
 /// The file whose creation waits at the gate, too.
@@ -83,11 +83,7 @@ impl Gate {
 
     /// Waits until so many calls wait at the gate.
     pub fn await_waiting(&self, count: usize) {
-        let deadline = Instant::now() + Duration::from_secs(10);
-        while self.waiting() < count {
-            assert!(Instant::now() < deadline, "{} of {count} calls came to the gate", self.waiting());
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        eventually(&format!("{count} calls came to the gate"), || self.waiting() >= count);
     }
 
     async fn pass(&self) {

@@ -12,8 +12,8 @@ use std::time::Duration;
 use strait_gateway::{Access, Config, ConfiguredStore, Gateway, GatewayNumbers, Limits, Reload};
 use strait_store::{FileSystem, MemoryStore, Principal};
 use strait_telemetry::Page;
-use strait_testkit::eventually;
 pub use strait_testkit::thrift::Client;
+use strait_testkit::wait::eventually;
 use strait_wire::*;
 use tokio::sync::oneshot;
 
@@ -107,12 +107,18 @@ impl Served {
 
     /// Waits until so many requests wait for memory.
     pub fn await_waiting_for_memory(&self, count: usize) {
-        let line = format!("strait_gateway_waiting_for_memory {count}");
-        eventually(&line, Duration::from_secs(10), || {
-            let mut page = Page::default();
-            self.numbers.write(&mut page);
-            page.to_string().lines().any(|said| said == line)
-        });
+        let name = "strait_gateway_waiting_for_memory";
+        eventually(&format!("{name} {count}"), || self.number(name) == count as u64);
+    }
+
+    /// A number on the page of metrics.
+    pub fn number(&self, name: &str) -> u64 {
+        let mut page = Page::default();
+        self.numbers.write(&mut page);
+        let page = page.to_string();
+        let mut lines = page.lines();
+        let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        value.unwrap_or_else(|| panic!("no {name}")).parse().unwrap()
     }
 
     /// Shuts down, and waits until that is done.

@@ -261,9 +261,7 @@ mod tests {
     };
     use strait_kadoop_client::{Client, ClientOptions};
     use strait_kadoop_wire::KEY_BYTES;
-    use strait_testkit::eventually;
-
-    const DEADLINE: Duration = Duration::from_secs(30);
+    use strait_testkit::wait::eventually;
 
     #[test]
     fn nothing_is_answered_from_what_a_panic_left_half_changed() {
@@ -297,11 +295,11 @@ mod tests {
         let options = DatanodeOptions { config, ..DatanodeOptions::new(directories, address, key) };
         let datanode = DatanodeServer::start(options).unwrap();
         let silent_ms = || client.status().unwrap().nodes.first().map(|node| node.silent_ms);
-        eventually("the datanode is there", DEADLINE, || silent_ms().is_some());
+        eventually("the datanode is there", || silent_ms().is_some());
         let (_end, until) = mpsc::channel();
         datanode.shared.directories().hang(1, until);
         let begin = Instant::now();
-        eventually("the disk is given up", DEADLINE, || {
+        eventually("the disk is given up", || {
             assert!(silent_ms().unwrap() < 3_000, "its heartbeats are held up");
             datanode.directories() == 1
         });

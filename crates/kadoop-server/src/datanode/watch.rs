@@ -85,7 +85,7 @@ fn panicked() -> io::Error {
 mod tests {
     use super::*;
     use std::sync::atomic::{AtomicUsize, Ordering};
-    use strait_testkit::eventually;
+    use strait_testkit::wait::eventually;
 
     const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -102,13 +102,13 @@ mod tests {
         })
         .unwrap();
         assert_eq!(watch.space().available, 50);
-        eventually("it was looked at", PATIENCE, || {
+        eventually("it was looked at", || {
             watch.tick(false, PATIENCE).unwrap();
             watch.space().available == 40
         });
         // While a check is under way no other begins, but the request to test isn't forgotten.
         watch.tick(true, PATIENCE).unwrap();
-        eventually("it was tried", PATIENCE, || watch.tick(false, PATIENCE).is_err());
+        eventually("it was tried", || watch.tick(false, PATIENCE).is_err());
     }
 
     #[test]

@@ -99,7 +99,7 @@ impl Watches {
 mod tests {
     use super::*;
     use std::{sync::Arc, thread::JoinHandle};
-    use strait_testkit::eventually;
+    use strait_testkit::wait::eventually;
 
     const LONG: Duration = Duration::from_secs(60);
     const NODE: NodeId = NodeId(1);
@@ -107,7 +107,7 @@ mod tests {
     fn begin(watches: &Arc<Watches>, node: NodeId) -> JoinHandle<Result<bool>> {
         let (this, before) = (Arc::clone(watches), watches.state().last);
         let thread = thread::spawn(move || this.wait(node, LONG));
-        eventually("it waits", LONG, || watches.state().last > before);
+        eventually("it waits", || watches.state().last > before);
         thread
     }
 

@@ -13,7 +13,8 @@ use std::{
 use strait_kadoop_client::CreateOptions;
 use strait_kadoop_core::Error;
 use strait_kadoop_server::NamenodeServer;
-use strait_testkit::{SmallDisk, wait_until};
+use strait_testkit::SmallDisk;
+use strait_testkit::wait::{eventually, obtained, pause, stays};
 
 fn replicated(replication: u16) -> CreateOptions {
     CreateOptions { replication, chunk_bytes: 3 << 20, ..CreateOptions::default() }
@@ -94,12 +95,7 @@ fn a_file_whose_writer_was_dropped_keeps_what_was_flushed_and_can_be_written_aga
     writer.write("kept").unwrap();
     writer.flush().unwrap();
     drop(writer);
-    let mut again = None;
-    assert!(wait_until(DEADLINE, || {
-        again = client.append(&superuser(), "/log").ok();
-        again.is_some()
-    }));
-    let mut again = again.unwrap();
+    let mut again = obtained("another writer", || client.append(&superuser(), "/log").ok());
     again.write(", and more").unwrap();
     again.close().unwrap();
     let reader = client.open(&superuser(), "/log").unwrap();
@@ -219,7 +215,7 @@ fn bytes_that_are_damaged_on_every_datanode_are_told_at_once_with_their_places()
             assert!(refused.why.contains(&address.to_string()), "{refused}");
         }
         assert!(reader.read_at(0, 50_000).unwrap() == bytes[..50_000], "the other parts are sound");
-        std::thread::sleep(Duration::from_millis(500));
+        pause("datanodes tell the namenode of the damage by heartbeats", Duration::from_millis(500));
     }
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
 }
@@ -239,10 +235,10 @@ fn a_datanode_that_ends_is_replaced_under_the_writer_and_under_the_reader() {
     let reader = client.open(&superuser(), "/file").unwrap();
     assert!(reader.read_at(0, 6 << 20).unwrap() == bytes[..6 << 20]);
     let next = client.locations(&superuser(), "/file", 7 << 20, 1).unwrap()[0].hosts[0].address;
-    assert!(wait_until(DEADLINE, || {
+    eventually("the first chunks are copied", || {
         let there = client.locations(&superuser(), "/file", 0, u64::MAX).unwrap();
         there.iter().all(|part| part.hosts.iter().filter(|host| host.address != holder).count() >= 2)
-    }));
+    });
     cluster.stop(next);
     assert!(reader.read_at(0, bytes.len()).unwrap() == bytes);
 }
@@ -255,12 +251,8 @@ fn a_writer_keeps_its_file_when_the_client_that_it_came_from_is_dropped() {
     let namenode = NamenodeServer::start(options).unwrap();
     let mut writer = client(&namenode).create(&superuser(), "/file", &replicated(1)).unwrap();
     let other = client(&namenode);
-    let until = Instant::now() + Duration::from_secs(5);
-    while Instant::now() < until {
-        let error = other.append(&superuser(), "/file").unwrap_err().error;
-        assert_eq!(error, Error::Busy);
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    let is_kept = || other.append(&superuser(), "/file").unwrap_err().error == Error::Busy;
+    stays("the writer keeps it beyond its lease's limits", Duration::from_secs(5), is_kept);
     writer.flush().unwrap();
 }
 
@@ -279,18 +271,18 @@ fn a_file_that_is_renamed_is_read_on_and_one_that_is_replaced_isnt_taken_for_it(
     };
     put("what was opened");
     let reader = client.open(&superuser(), "/f").unwrap();
-    let opened = Instant::now();
     client.rename(&superuser(), "/f", "/elsewhere", false).unwrap();
     // From then on the reader has to locate the file before each read.
-    assert!(wait_until(DEADLINE, || opened.elapsed() > TOKEN));
+    pause("until its token has expired", TOKEN);
     assert_eq!(reader.read_at(5, 3).unwrap(), "was");
     put("another");
-    assert!(wait_until(DEADLINE, || opened.elapsed() > 3 * TOKEN));
+    pause("until its tokens have expired", 2 * TOKEN);
     assert_eq!(reader.read_at(9, 6).unwrap(), "opened");
     client.delete(&superuser(), "/elsewhere", false).unwrap();
-    assert!(wait_until(DEADLINE, || {
-        matches!(reader.read_at(0, 4), Err(failure) if failure.error == Error::NotFound)
-    }));
+    eventually(
+        "the reader learns that it is gone",
+        || matches!(reader.read_at(0, 4), Err(failure) if failure.error == Error::NotFound),
+    );
 }
 
 /// Once, the full one had the fewest replicas, and so got every new one.

@@ -1,10 +1,10 @@
 //! Few descriptors, and many replicas.
 
-use crate::support::{Cluster, DEADLINE, client_over_tcp, pattern, superuser};
+use crate::support::{Cluster, client_over_tcp, pattern, superuser};
 use std::{fs, path::Path};
 use strait_kadoop_client::{Client, CreateOptions, Writer};
 use strait_kadoop_core::Config;
-use strait_testkit::wait_until;
+use strait_testkit::wait::eventually;
 
 /// Replicas that may be written, and read, at a time.
 const OPEN: usize = 4;
@@ -33,7 +33,7 @@ fn a_datanode_has_few_files_open_however_many_replicas_it_has_and_gets() {
     cluster.await_datanodes();
     let directory = cluster.directory.path().join("datanode-0");
     // The datanode keeps this one open, too.
-    assert!(wait_until(DEADLINE, || directory.join("heard").exists()));
+    eventually("the datanode has heard", || directory.join("heard").exists());
     let (client, before) = (client_over_tcp(&cluster.namenode), descriptors_below(&directory));
     let most = before + 3 * OPEN;
     let bytes = |number: usize| pattern(20_000 + number);

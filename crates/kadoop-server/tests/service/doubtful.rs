@@ -1,6 +1,6 @@
 //! Openings whose answers are lost.
 
-use crate::support::{Cluster, DEADLINE, Way, key, relay, superuser};
+use crate::support::{Cluster, Way, key, relay, superuser};
 use std::{
     sync::{
         Arc,
@@ -11,7 +11,7 @@ use std::{
 use strait_kadoop_client::{Client, ClientOptions, CreateOptions, Writer};
 use strait_kadoop_core::Error;
 use strait_kadoop_wire::failure::Failure;
-use strait_testkit::eventually;
+use strait_testkit::wait::eventually;
 
 /// A client of a cluster. While the flag is set, it hears no answer of the namenode.
 fn behind_a_relay(cluster: &Cluster) -> (Client, Arc<AtomicBool>) {
@@ -39,7 +39,7 @@ fn closed_after_a_lost_answer(open: impl Fn(&Client) -> Result<Writer, Failure>)
     let is_open = |path: &str| direct.stat(&me, path).is_ok_and(|status| status.open);
     assert!(is_open("/old") || is_open("/new"), "the namenode has executed it");
     deaf.store(false, Ordering::SeqCst);
-    eventually("no file is open", DEADLINE, || !is_open("/old") && !is_open("/new"));
+    eventually("no file is open", || !is_open("/old") && !is_open("/new"));
     // The client goes on: another opening, and its other file.
     let mut again = client.append(&me, "/old").unwrap();
     again.write(", more").unwrap();

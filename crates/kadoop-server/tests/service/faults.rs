@@ -10,12 +10,12 @@ use bytes::Bytes;
 use std::{
     fs,
     path::PathBuf,
-    thread,
     time::{Duration, Instant},
 };
 use strait_kadoop_client::CreateOptions;
 use strait_kadoop_core::Error;
-use strait_testkit::{LinkRate, eventually};
+use strait_testkit::LinkRate;
+use strait_testkit::wait::{eventually, pause};
 
 /// Files to close before, during and after a failure; some seconds of it.
 const FILES: usize = 6;
@@ -69,7 +69,7 @@ fn a_namenode_that_is_cut_off_is_waited_for() {
     let rack = Rack::start(&Shape::default()).unwrap();
     let load = begin(&rack);
     rack.isolate(Who::Namenode);
-    thread::sleep(LONG);
+    pause("a long outage", LONG);
     rack.rejoin(Who::Namenode);
     load.goes_on_for(FILES, DEADLINE);
     rack.wait_for_alive(DATANODES);
@@ -155,7 +155,7 @@ fn bytes_that_change_on_a_disk_are_never_read_and_replaced_once_somebody_meets_t
     let load = begin(&rack);
     let file = &load.closed()[0];
     let flipped = corrupt(&rack, file);
-    eventually("one is found", DEADLINE, || {
+    eventually("one is found", || {
         rack.at_client(|| load.read(file));
         flipped.iter().any(was_found)
     });
@@ -171,7 +171,7 @@ fn bytes_that_change_on_a_disk_are_found_and_replaced_though_nobody_reads_them()
     assert!(done.failures.is_empty(), "{:?}", done.failures);
     rack.wait_until_whole(&done.files);
     let flipped = corrupt(&rack, &done.files[0]);
-    eventually("all are found", DEADLINE, || flipped.iter().all(was_found));
+    eventually("all are found", || flipped.iter().all(was_found));
     rack.wait_until_whole(&done.files);
     rack.at_client(|| done.demand_every_byte(&rack.client));
     println!("a corrupted disk, scrubbed: {} replicas", flipped.len());

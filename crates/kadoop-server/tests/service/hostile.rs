@@ -1,8 +1,8 @@
 //! Unauthorized callers get a refusal with the reason, and no bytes are lost.
 
 use crate::support::{
-    Cluster, DEADLINE, client, datanode, key, namenode_options, names, pattern, place, rpc, sealed_name,
-    signed_read, superuser, user,
+    Cluster, client, datanode, key, namenode_options, names, pattern, place, rpc, sealed_name, signed_read,
+    superuser, user,
 };
 use std::{fs, os::unix::fs::FileExt as _, time::Duration};
 use strait_flexrpc::{
@@ -21,7 +21,7 @@ use strait_kadoop_wire::{
         KdCaller, KdHeartbeat, KdMutation, KdRead, KdRequest, KdUpto,
     },
 };
-use strait_testkit::wait_until;
+use strait_testkit::wait::{eventually, stays};
 
 fn me() -> KdCaller<'static> {
     KdCaller { user: "kadoop".into(), groups: Vec::new() }
@@ -170,7 +170,7 @@ fn a_replica_that_a_datanode_cant_read_is_made_anew_though_its_reader_tells_nobo
     Token::new(&chunk.token).sign(&mut read, proofs::Procedure::Read, it);
     assert_eq!(datanode(address).dn_read(&read).unwrap().told.refused, CORRUPT);
     let mended = || fs::read(&file).is_ok_and(|now| now == bytes);
-    assert!(wait_until(DEADLINE, mended), "the replica isn't replaced");
+    eventually("the replica is replaced", mended);
 }
 
 #[test]
@@ -207,7 +207,7 @@ fn tokens_expire_and_readers_and_writers_get_others_in_time() {
     let mut datanode = datanode(address);
     let read = signed_read(chunk, &chunk.token, identity);
     // Only this refusal shows that the token has expired.
-    assert!(wait_until(DEADLINE, || datanode.dn_read(&read).unwrap().told.refused != 0));
+    eventually("a read is refused", || datanode.dn_read(&read).unwrap().told.refused != 0);
     assert_eq!(datanode.dn_read(&read).unwrap().told.refused, TOKEN_EXPIRED);
     writer.write("and after").unwrap();
     writer.flush().unwrap();
@@ -245,8 +245,10 @@ fn a_writer_whose_file_was_recovered_is_told_and_changes_nothing_any_more() {
     let mut late = first.create(&superuser(), "/file", &options).unwrap();
     late.write("kept").unwrap();
     late.flush().unwrap();
-    assert!(wait_until(DEADLINE, || second.recover_lease(&superuser(), "/file").unwrap()
-        && !second.stat(&superuser(), "/file").unwrap().open));
+    eventually("the file is recovered", || {
+        second.recover_lease(&superuser(), "/file").unwrap()
+            && !second.stat(&superuser(), "/file").unwrap().open
+    });
     late.write(" not kept").unwrap();
     let refused = late.flush().unwrap_err();
     assert_eq!(refused.error, Error::LeaseLost);
@@ -290,9 +292,9 @@ fn a_datanode_of_another_cluster_isnt_taken_up() {
     options.namenode = cluster.namenode.address().to_string();
     let other_names = other.into_directory();
     let _stray = DatanodeServer::start(options).unwrap();
-    // Long enough for several heartbeats.
-    std::thread::sleep(Duration::from_secs(2));
-    assert_eq!(client(&cluster.namenode).status().unwrap().nodes.len(), 1);
+    let client = client(&cluster.namenode);
+    let several_heartbeats = Duration::from_secs(2);
+    stays("it isn't taken up", several_heartbeats, || client.status().unwrap().nodes.len() == 1);
     drop(other_names);
 }
 
@@ -303,7 +305,7 @@ fn a_full_datanode_refuses_and_writers_go_elsewhere() {
     options.reserve_bytes = u64::MAX / 2;
     cluster.add(options);
     let client = client(&cluster.namenode);
-    assert!(wait_until(DEADLINE, || client.status().unwrap().nodes.len() == 2));
+    eventually("both datanodes are there", || client.status().unwrap().nodes.len() == 2);
     for number in 0..6 {
         let path = format!("/file-{number}");
         let bytes = write_file(&cluster, &path, 1);
@@ -328,7 +330,7 @@ fn a_failed_directory_is_taken_out_and_the_datanode_goes_on() {
         let reader = client(&cluster.namenode).open(&superuser(), &path).unwrap();
         assert!(reader.read_at(0, bytes.len()).unwrap() == bytes);
     }
-    assert!(wait_until(DEADLINE, || cluster.usable_directories() == 1));
+    eventually("one directory is given up", || cluster.usable_directories() == 1);
 }
 
 #[test]
@@ -337,7 +339,7 @@ fn a_datanode_whose_last_directory_failed_says_so_and_writers_go_elsewhere() {
     assert!(!cluster.has_failed(1));
     fs::remove_dir_all(cluster.directory.path().join("datanode-1")).unwrap();
     // No client writes there.
-    assert!(wait_until(DEADLINE, || cluster.has_failed(1)));
+    eventually("the datanode fails", || cluster.has_failed(1));
     (0..4).for_each(|number| drop(write_file(&cluster, &format!("/file-{number}"), 1)));
     assert!(!cluster.has_failed(0));
 }
@@ -398,11 +400,11 @@ fn of_two_datanodes_on_copies_of_one_directory_the_second_waits_for_the_firsts_e
     let client = client(&cluster.namenode);
     let serves_at = |address| client.status().unwrap().nodes.iter().any(|node| node.host.address == address);
     let first = cluster.datanode_addresses()[0];
-    assert!(wait_until(DEADLINE, || serves_at(first)));
+    eventually("the first is taken up", || serves_at(first));
     let second = DatanodeServer::start(twin).unwrap();
-    // Wait for several heartbeats of each.
-    assert!(!wait_until(Duration::from_secs(3), || serves_at(second.address())));
+    let several_heartbeats = Duration::from_secs(3);
+    stays("the second isn't taken up", several_heartbeats, || !serves_at(second.address()));
     assert!(serves_at(first));
     cluster.stop(first);
-    assert!(wait_until(DEADLINE, || serves_at(second.address())));
+    eventually("the second is taken up", || serves_at(second.address()));
 }

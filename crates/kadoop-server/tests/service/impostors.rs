@@ -2,7 +2,7 @@
 //! end, and readers get no others.
 
 use crate::support::{
-    Cluster, DEADLINE, client, client_over_tcp, datanode, names, pattern, place, rpc, signed_read, superuser,
+    Cluster, client, client_over_tcp, datanode, names, pattern, place, rpc, signed_read, superuser,
 };
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept, bind, socket_with};
 use std::{
@@ -27,7 +27,7 @@ use strait_kadoop_wire::{
         KdRequest, KdTold, KdUpto, KdWrite,
     },
 };
-use strait_testkit::wait_until;
+use strait_testkit::wait::{eventually, obtained};
 use strait_xdr::from_shared;
 use tempfile::TempDir;
 
@@ -111,8 +111,7 @@ impl Impostor {
         let lends = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
         bind(&lends, &SocketAddrUnix::new(&socket).unwrap()).unwrap();
         rustix::net::listen(&lends, 8).unwrap();
-        let mut server = None;
-        assert!(wait_until(DEADLINE, || {
+        let server = obtained("a server at the port", || {
             let options = ServerOptions {
                 listen,
                 udp: false,
@@ -122,10 +121,9 @@ impl Impostor {
             };
             let lies = Lies { lie: lie.clone(), asked: Arc::clone(&asked), socket: socket.clone() };
             type Real = wire::KadoopDatanodeV1Server<()>;
-            server = Server::builder(options).register(Real::PROGRAM, Real::VERSION, lies).start().ok();
-            server.is_some()
-        }));
-        Self { _server: server.unwrap(), asked, lends, _directory: directory }
+            Server::builder(options).register(Real::PROGRAM, Real::VERSION, lies).start().ok()
+        });
+        Self { _server: server, asked, lends, _directory: directory }
     }
 
     /// Whether a client has tried to borrow from it, which would reveal the request.
@@ -224,7 +222,7 @@ fn an_impostors_bytes_arent_read_and_its_word_that_there_are_none_isnt_believed(
         let impostor = Impostor::at(address, lie);
         thread::scope(|scope| {
             let read = scope.spawn(|| reader.read_at(0, bytes.len()).unwrap());
-            assert!(wait_until(DEADLINE, || impostor.was_asked(READ)), "the impostor was never met");
+            eventually("a client reads from the impostor", || impostor.was_asked(READ));
             assert!(impostor.was_asked(LENDER), "nobody wanted to borrow");
             assert!(!impostor.lends(), "a client would borrow from it");
             drop(impostor);

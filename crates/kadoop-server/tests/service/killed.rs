@@ -6,6 +6,7 @@ use crate::{
     support::DEADLINE,
 };
 use std::{ops::Range, time::Duration};
+use strait_testkit::wait::pause;
 
 /// Rounds of killing.
 const KILLS: Range<u64> = 0..4;
@@ -32,7 +33,7 @@ fn no_synced_byte_is_lost_however_processes_are_killed() {
     let load = rack.at_client(|| Load::start(&rack.client));
     let rounds = rounds();
     for round in rounds.clone() {
-        std::thread::sleep(Duration::from_millis(400 + random(round) % 600));
+        pause("the load goes on", Duration::from_millis(400 + random(round) % 600));
         match (random(round) / 1_000) as usize % (DATANODES + 1) {
             0 => rack.namenode.kill_and_start(),
             number => rack.datanodes[number - 1].kill_and_start(),

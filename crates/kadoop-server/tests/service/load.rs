@@ -13,7 +13,7 @@ use std::{
 };
 use strait_kadoop_client::{Client, CreateOptions};
 use strait_kadoop_wire::Failure;
-use strait_testkit::wait_until;
+use strait_testkit::wait::{pause, wait_until};
 
 pub const REPLICATION: u16 = 3;
 pub const FILE_BYTES: usize = 1 << 20;
@@ -144,7 +144,7 @@ impl Shared {
                 lock(&self.failures).push(format!("writing {}: {failure}", file.path));
             }
             lock(&self.files).push(file);
-            std::thread::sleep(PAUSE);
+            pause("the load's pace", PAUSE);
         }
     }
 
@@ -177,11 +177,11 @@ impl Shared {
                 closed.len().checked_sub(1).map(|last| closed[last - number % closed.len()].clone())
             };
             let Some(file) = file else {
-                std::thread::sleep(PAUSE);
+                pause("until files are there", PAUSE);
                 continue;
             };
             self.read_file(&file);
-            std::thread::sleep(PAUSE / 4);
+            pause("the load's pace", PAUSE / 4);
         }
     }
 

@@ -27,7 +27,8 @@ use strait_kadoop_wire::{
         self, KadoopLoginV1Client, KadoopNamenodeV1Client, KdCaller, KdCredential, KdMutation, KdRequest,
     },
 };
-use strait_testkit::{Authority, wait_until};
+use strait_testkit::Authority;
+use strait_testkit::wait::{eventually, pause, wait_until};
 use tempfile::TempDir;
 
 const PASSWORD: &str = "correct horse battery staple";
@@ -399,14 +400,14 @@ fn a_credential_is_renewed_while_it_may_be_and_the_password_asked_for_again_afte
     while began.elapsed() < Duration::from_secs(6) {
         writer.write("more ").unwrap();
         writer.sync().unwrap();
-        std::thread::sleep(Duration::from_millis(20));
+        pause("the pace of a writer", Duration::from_millis(20));
     }
     writer.close().unwrap();
     assert_eq!(asked.load(Ordering::SeqCst), 1, "a few credentials, one login");
-    assert!(wait_until(Duration::from_secs(30), || {
+    eventually("the password is asked for again", || {
         client.stat(&alice, "/long").unwrap();
         asked.load(Ordering::SeqCst) == 2
-    }));
+    });
 }
 
 #[test]
@@ -417,7 +418,7 @@ fn an_expired_credential_is_refused_and_its_holder_can_not_renew_it() {
     let mut held = by(&credential, rig.at(), Some(rig.tls.clone()));
     held.nn_stat(&caller("alice"), &"/".into()).unwrap();
     let expired = || held.nn_stat(&caller("alice"), &"/".into()).is_err();
-    assert!(wait_until(Duration::from_secs(30), expired), "it never expires");
+    eventually("it expires", expired);
     for _ in 0..2 {
         let refused = held.nn_credential(false);
         assert!(
@@ -535,7 +536,7 @@ fn a_change_is_of_unknown_outcome_if_its_answer_is_lost_and_then_the_login_ends(
     cuts.store(true, Ordering::SeqCst);
     let (asks, asked_by) = (client.clone(), alice.clone());
     let asked = std::thread::spawn(move || asks.mkdirs(&asked_by, "/made", 0o755));
-    assert!(wait_until(Duration::from_secs(30), || cut.load(Ordering::SeqCst) > 0));
+    eventually("a connection is cut", || cut.load(Ordering::SeqCst) > 0);
     rig.users.set("alice", "another");
     // The namenode forgets the connection's calls, so it can't repeat the answer.
     rig.restart_namenode();

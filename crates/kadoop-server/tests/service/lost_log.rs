@@ -2,7 +2,7 @@
 
 use crate::{
     processes::{DatanodeProcess, NamenodeProcess, Site},
-    support::{DEADLINE, client_at, namenode_options, pattern, superuser, user},
+    support::{client_at, namenode_options, pattern, superuser, user},
 };
 use bytes::Bytes;
 use std::{
@@ -10,12 +10,12 @@ use std::{
     io,
     os::unix::fs::FileExt as _,
     path::{Path, PathBuf},
-    time::Duration,
+    time::Instant,
 };
 use strait_kadoop_client::{Client, CreateOptions, RefusedNode};
 use strait_kadoop_core::Error;
 use strait_kadoop_server::NamenodeServer;
-use strait_testkit::wait_until;
+use strait_testkit::wait::{eventually, obtained};
 
 const HEADER_BYTES: u64 = 32;
 
@@ -127,6 +127,15 @@ fn assert_reads(client: &Client, path: &str) {
     assert!(reader.read_at(0, usize::MAX >> 1).unwrap() == content(path), "{path}");
 }
 
+/// Waits for a heartbeat after this moment.
+fn await_heartbeat(client: &Client) {
+    let begun = Instant::now();
+    eventually("a heartbeat", || {
+        let passed_ms = begun.elapsed().as_millis() as u64;
+        client.status().unwrap().nodes.iter().all(|node| node.silent_ms < passed_ms)
+    });
+}
+
 impl Restored {
     fn start() -> Self {
         let scratch = tempfile::tempdir().unwrap();
@@ -139,8 +148,10 @@ impl Restored {
         namenode.kill_and_start();
         let client = client_at(&namenode.address);
         LOST.iter().for_each(|path| write(&client, path));
-        // The datanode hears of the last record.
-        std::thread::sleep(Duration::from_millis(1_500));
+        // The answer to the first tells the datanode of the last record. It has that answer when it
+        // sends the second.
+        await_heartbeat(&client);
+        await_heartbeat(&client);
         namenode.kill();
         fs::rename(namenode.data(), scratch.path().join("newest")).unwrap();
         fs::rename(scratch.path().join("old"), namenode.data()).unwrap();
@@ -154,12 +165,7 @@ impl Restored {
 
     fn await_refusal(&self) -> RefusedNode {
         let client = self.client();
-        let mut refused = Vec::new();
-        assert!(wait_until(DEADLINE, || {
-            refused = client.refused().unwrap();
-            !refused.is_empty()
-        }));
-        refused.remove(0)
+        obtained("the refused datanode", || client.refused().unwrap().into_iter().next())
     }
 }
 
@@ -199,7 +205,7 @@ fn a_datanode_that_is_admitted_serves_what_the_older_copy_knows_and_nothing_else
     let denied = client.admit(&user("ann"), node.identity).unwrap_err();
     assert_eq!(denied.error, Error::PermissionDenied);
     client.admit(&superuser(), node.identity).unwrap();
-    assert!(wait_until(DEADLINE, || client.status().unwrap().nodes.iter().any(|node| node.alive)));
+    eventually("the datanode is alive", || client.status().unwrap().nodes.iter().any(|node| node.alive));
     assert!(client.refused().unwrap().is_empty());
     assert_reads(&client, KEPT);
     // Once, new files got the numbers of lost chunks, and read as their bytes.

@@ -1,9 +1,9 @@
 //! The minimum of replicas: of the cluster, and of each file.
 
-use crate::support::{Cluster, DEADLINE, config, key, superuser};
+use crate::support::{Cluster, config, key, superuser};
 use strait_kadoop_client::CreateOptions;
 use strait_kadoop_core::{Config, Error, messages::Attributes};
-use strait_testkit::eventually;
+use strait_testkit::wait::eventually;
 
 fn with_minimum(min_replicas: u16) -> CreateOptions {
     CreateOptions { min_replicas, ..CreateOptions::default() }
@@ -67,12 +67,12 @@ fn closed_after_a_loss(of_cluster: bool) {
     assert_eq!(refused.error, Error::Unavailable, "{refused}");
     assert!(client.stat(&me, "/f").unwrap().open);
     cluster.add(cluster.datanode_options(1));
-    eventually("it can be closed", DEADLINE, || writer.close().is_ok());
+    eventually("it can be closed", || writer.close().is_ok());
     let status = client.stat(&me, "/f").unwrap();
     assert_eq!((status.open, status.length), (false, 25));
     assert_eq!(client.open(&me, "/f").unwrap().read_at(0, 99).unwrap(), "of two replicas, and more");
     let hosts = || client.locations(&me, "/f", 0, 25).unwrap().into_iter().map(|part| part.hosts.len());
-    eventually("both have it", DEADLINE, || hosts().all(|hosts| hosts == 2));
+    eventually("both have it", || hosts().all(|hosts| hosts == 2));
 }
 
 #[test]

@@ -2,17 +2,14 @@
 
 use crate::{
     processes::{NamenodeProcess, Site},
-    support::{DEADLINE, client, client_at, namenode, namenode_options, superuser, user},
+    support::{client, client_at, namenode, namenode_options, superuser, user},
 };
-use std::{
-    sync::atomic::{AtomicBool, Ordering},
-    time::Duration,
-};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use strait_kadoop_client::{Client, ClientOptions};
 use strait_kadoop_core::{Error, messages::Attributes};
 use strait_kadoop_server::NamenodeServer;
 use strait_kadoop_wire::Key;
-use strait_testkit::wait_until;
+use strait_testkit::wait::{self, wait_until};
 
 #[test]
 fn names_are_made_moved_listed_and_removed() {
@@ -84,14 +81,16 @@ fn two_namenodes_dont_share_a_directory() {
 
 #[test]
 fn nothing_acknowledged_is_lost_when_the_namenode_is_killed_and_nothing_is_done_twice() {
+    /// Some tenths of a second of four clients.
+    const MOVED_BETWEEN_KILLS: usize = 100;
     let directory = tempfile::tempdir().unwrap();
     let mut process = NamenodeProcess::start(Site::new(directory.path()));
     let address = process.address.clone();
     let client = client_at(&address);
-    let stop = AtomicBool::new(false);
+    let (stop, moved) = (AtomicBool::new(false), AtomicUsize::new(0));
     let made = std::thread::scope(|scope| {
         let worker = |of: usize| {
-            let (client, stop) = (client.clone(), &stop);
+            let (client, stop, moved) = (client.clone(), &stop, &moved);
             move || {
                 let mut made = Vec::new();
                 while !stop.load(Ordering::Relaxed) {
@@ -100,19 +99,22 @@ fn nothing_acknowledged_is_lost_when_the_namenode_is_killed_and_nothing_is_done_
                     // If executed twice, this would find nothing to move, or an existing target.
                     client.rename(&superuser(), &path, &format!("{path}-moved"), false).unwrap();
                     made.push(format!("{path}-moved"));
+                    moved.fetch_add(1, Ordering::Relaxed);
                 }
                 made
             }
         };
         let workers: Vec<_> = (0..4).map(|of| scope.spawn(worker(of))).collect();
         for _ in 0..3 {
-            std::thread::sleep(Duration::from_millis(300));
+            let before = moved.load(Ordering::Relaxed);
+            // Asserted once the clients have ended.
+            wait_until(wait::DEADLINE, || moved.load(Ordering::Relaxed) >= before + MOVED_BETWEEN_KILLS);
             process.kill_and_start();
         }
         stop.store(true, Ordering::Relaxed);
         workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect::<Vec<String>>()
     });
-    assert!(made.len() > 12, "{} made", made.len());
+    assert!(made.len() >= 3 * MOVED_BETWEEN_KILLS, "{} made", made.len());
     for path in &made {
         assert!(client.stat(&superuser(), path).is_ok(), "{path} is gone");
     }
@@ -143,7 +145,7 @@ fn a_checkpoint_is_written_beside_the_service_and_a_start_takes_it_up() {
             }
             made
         });
-        let written = wait_until(DEADLINE, || checkpoints() >= 2);
+        let written = wait_until(wait::DEADLINE, || checkpoints() >= 2);
         done.store(true, Ordering::Relaxed);
         assert!(written);
         busy.join().unwrap()

@@ -1,11 +1,11 @@
 //! Metrics and logs of namenode and datanodes.
 
-use crate::support::{Cluster, DEADLINE, client, namenode_options, superuser, user};
+use crate::support::{Cluster, client, namenode_options, superuser, user};
 use std::sync::Arc;
 use strait_kadoop_client::CreateOptions;
 use strait_kadoop_server::{DatanodeServer, NamenodeOptions, NamenodeServer};
 use strait_telemetry::{AuditLog, Page};
-use strait_testkit::wait_until;
+use strait_testkit::wait::eventually;
 
 /// A field of an audit log's line, by its key.
 fn field<'l>(line: &'l str, key: &str) -> &'l str {
@@ -28,7 +28,7 @@ fn who_asked_for_what_and_whether_it_was_allowed_is_written_down() {
     client.stat(&superuser(), "/missing").unwrap_err();
     assert!(!client.delete(&superuser(), "/missing", false).unwrap());
     let lines = || std::fs::read_to_string(&file).unwrap();
-    assert!(wait_until(DEADLINE, || lines().lines().count() == 6), "{}", lines());
+    eventually("six lines", || lines().lines().count() == 6);
     let lines = lines();
     let told: Vec<[&str; 6]> = lines
         .lines()
@@ -60,14 +60,14 @@ fn calls_are_counted_where_they_are_answered() {
     let options = cluster.datanode_options(0);
     let datanode = DatanodeServer::start(options).unwrap();
     let client = client(&cluster.namenode);
-    assert!(wait_until(DEADLINE, || !client.status().unwrap().nodes.is_empty()));
+    eventually("the datanode is there", || !client.status().unwrap().nodes.is_empty());
     let create = CreateOptions { replication: 1, ..CreateOptions::default() };
-    assert!(wait_until(DEADLINE, || {
+    eventually("a file is written", || {
         let mut writer =
             client.create(&superuser(), "/f", &CreateOptions { overwrite: true, ..create }).unwrap();
         writer.write("bytes").unwrap();
         writer.close().is_ok()
-    }));
+    });
     client.stat(&superuser(), "/nothing").unwrap_err();
     let mut page = Page::default();
     cluster.namenode.numbers().write(&mut page);

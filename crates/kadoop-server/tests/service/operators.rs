@@ -7,7 +7,7 @@ use crate::{
 };
 use strait_kadoop_client::{Client, CreateOptions};
 use strait_kadoop_core::{Error, NodeId, namenode::Standing};
-use strait_testkit::eventually;
+use strait_testkit::wait::eventually;
 
 /// Files to close during an operation.
 const FILES: usize = 6;
@@ -35,7 +35,7 @@ fn a_datanode_that_was_decommissioned_can_be_thrown_away_under_load_and_across_a
     });
     rack.namenode.kill_and_start();
     rack.at_client(|| {
-        eventually("nothing is missed without it", DEADLINE, || {
+        eventually("nothing is missed without it", || {
             let told = rack.client.standings().unwrap();
             told.nodes[&node] == Standing::Decommissioned
         });
@@ -64,7 +64,7 @@ fn an_empty_datanode_gets_its_share() {
         let mut writer = rack.client.create(&superuser(), "/large", &options).unwrap();
         writer.write(bytes.clone()).unwrap();
         writer.close().unwrap();
-        eventually("datanodes have told how full they are now", DEADLINE, || {
+        eventually("datanodes have told how full they are now", || {
             let nodes = rack.client.status().unwrap().nodes;
             let used: u64 = nodes.iter().filter(|node| node.alive).map(|node| node.used_bytes).sum();
             used >= bytes.len() as u64
@@ -74,9 +74,7 @@ fn an_empty_datanode_gets_its_share() {
     rack.wait_for_alive(DATANODES);
     rack.at_client(|| {
         rack.client.rebalance(&superuser(), Some(1)).unwrap();
-        eventually("it has ended", 2 * DEADLINE, || {
-            !rack.client.standings().unwrap().rebalancing.unwrap().running
-        });
+        eventually("it has ended", || !rack.client.standings().unwrap().rebalancing.unwrap().running);
         let told = rack.client.standings().unwrap().rebalancing.unwrap();
         let node = node_at(&rack.client, &rack.datanodes[0].address);
         let found = rack.client.locations(&superuser(), "/large", 0, u64::MAX).unwrap();

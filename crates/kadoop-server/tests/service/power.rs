@@ -25,11 +25,11 @@ use crate::{
 use std::{
     ops::Range,
     panic::{AssertUnwindSafe, catch_unwind},
-    thread,
     time::{Duration, Instant},
 };
 use strait_kadoop_client::Client;
-use strait_testkit::{Format, ImageStore, Network, PowerDisk, eventually, wait_until};
+use strait_testkit::wait::{pause, wait_until, within};
+use strait_testkit::{Format, ImageStore, Network, PowerDisk};
 use tempfile::TempDir;
 
 /// Rounds of `make test`.
@@ -117,7 +117,7 @@ impl<'s> PowerRack<'s> {
                     !status.safe_mode && alive == DATANODES
                 })
             };
-            eventually("all servers are back", BACK_DEADLINE, back);
+            within("all servers are back", BACK_DEADLINE, back);
         });
     }
 
@@ -164,7 +164,7 @@ impl<'s> PowerRack<'s> {
         let mut random = Random::new(round + 1);
         let mut below = |end: u64| random.below(end);
         let begin = Instant::now();
-        thread::sleep(Duration::from_millis(300 + below(1_200)));
+        pause("the load goes on", Duration::from_millis(300 + below(1_200)));
         let other = match below(DATANODES as u64 + 1) as usize {
             0 => Who::Namenode,
             number => Who::Datanode(number - 1),
@@ -180,7 +180,7 @@ impl<'s> PowerRack<'s> {
             (2, Who::Datanode(_)) => self.disk(other).fill().unwrap(),
             _ => {}
         }
-        thread::sleep(Duration::from_millis(below(700)));
+        pause("the disturbance lasts", Duration::from_millis(below(700)));
         let struck: Vec<Who> = match below(8) {
             0..=1 => vec![Who::Namenode],
             2..=4 => vec![Who::Datanode(below(DATANODES as u64) as usize)],

@@ -17,6 +17,7 @@ use std::{
 use strait_kadoop_client::CreateOptions;
 use strait_kadoop_core::Config;
 use strait_kadoop_server::{DatanodeOptions, DatanodeServer, NamenodeServer};
+use strait_testkit::wait::pause;
 use strait_testkit::{Host, Process};
 
 const DIRECTORY: &str = "KADOOP_TEST_DIRECTORY";
@@ -271,7 +272,7 @@ fn plays_namenode() {
     let namenode = NamenodeServer::start(options).unwrap();
     announce(&directory, namenode.address());
     while !namenode.has_failed() {
-        std::thread::sleep(Duration::from_millis(100));
+        pause("until the next look", Duration::from_millis(100));
     }
 }
 
@@ -286,7 +287,7 @@ fn plays_writer() {
     writer.sync().unwrap();
     announce(&directory, (Ipv4Addr::LOCALHOST, 0).into());
     loop {
-        std::thread::sleep(DEADLINE);
+        std::thread::park();
     }
 }
 
@@ -302,6 +303,6 @@ fn plays_datanode() {
     let datanode = DatanodeServer::start(options).unwrap();
     announce(&directory, datanode.address());
     while !datanode.has_failed() {
-        std::thread::sleep(Duration::from_millis(100));
+        pause("until the next look", Duration::from_millis(100));
     }
 }

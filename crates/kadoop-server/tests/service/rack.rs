@@ -4,11 +4,12 @@
 use crate::{
     load::{Acknowledged, REPLICATION},
     processes::{DatanodeProcess, NamenodeProcess, Site},
-    support::{DEADLINE, client_at, superuser},
+    support::{client_at, superuser},
 };
 use std::time::Duration;
 use strait_kadoop_client::Client;
-use strait_testkit::{Host, LinkRate, Network, SmallDisk, eventually, wait_until};
+use strait_testkit::wait::{eventually, wait_until};
+use strait_testkit::{Host, LinkRate, Network, SmallDisk};
 use tempfile::TempDir;
 
 /// One more datanode than a broken pipeline and its successor need.
@@ -84,7 +85,7 @@ impl Rack {
         let client_host = network.as_ref().map(|network| network.host(Who::Client.index()).clone());
         let client = on(client_host.as_ref(), || {
             let client = client_at(&namenode.address);
-            eventually("all datanodes are there", DEADLINE, || {
+            eventually("all datanodes are there", || {
                 client.status().is_ok_and(|status| !status.safe_mode && status.nodes.len() == DATANODES)
             });
             client
@@ -158,7 +159,7 @@ impl Rack {
             status.is_ok_and(|status| status.nodes.iter().filter(|node| node.alive).count() == count)
         };
         self.at_client(|| {
-            eventually(&format!("{count} datanodes are alive"), DEADLINE, || alive(&self.client));
+            eventually(&format!("{count} datanodes are alive"), || alive(&self.client));
         });
     }
 

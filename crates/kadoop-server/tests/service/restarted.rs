@@ -2,7 +2,7 @@
 
 use crate::{
     processes::{DatanodeProcess, NamenodeProcess, Site, WriterProcess},
-    support::{Cluster, DEADLINE, client, client_at, key, namenode_options, pattern, superuser},
+    support::{Cluster, client, client_at, key, namenode_options, pattern, superuser},
 };
 use std::{
     fs,
@@ -12,7 +12,7 @@ use std::{
 use strait_kadoop_client::{Client, CreateOptions, Writer};
 use strait_kadoop_core::Error;
 use strait_kadoop_server::NamenodeOptions;
-use strait_testkit::eventually;
+use strait_testkit::wait::{eventually, within};
 
 const REPLICATION: usize = 2;
 /// Time until datanodes have joined again and obeyed recovery's orders: far less than the 45 s
@@ -105,7 +105,7 @@ fn flushed_bytes_of_an_idle_writer_get_their_replicas_again() {
     // One after the other, all that had the bytes when they were flushed.
     for lost in holders() {
         cluster.stop(lost);
-        eventually("the chunk has its replicas", DEADLINE, || {
+        eventually("the chunk has its replicas", || {
             let holders = holders();
             holders.len() == REPLICATION && !holders.contains(&lost)
         });
@@ -142,7 +142,7 @@ fn a_writer_is_told_at_once_and_of_which_file_that_its_datanodes_lost_what_it_fl
     assert!(failure.to_string().contains("/file"), "{failure}");
     assert_eq!(writer.close().unwrap_err().error, Error::BytesLost);
     drop(writer);
-    eventually("the file is closed with what is left", DEADLINE, || {
+    eventually("the file is closed with what is left", || {
         let status = client.stat(&superuser(), "/file").unwrap();
         (status.open, status.length) == (false, 0)
     });
@@ -176,7 +176,7 @@ fn synced_bytes_are_read_soon_though_later_ones_are_lost_and_their_writer_is_idl
             cut_open_replicas(&root.join(format!("datanode-{number}")), SYNCED);
         }
     });
-    eventually("the synced bytes are there", SOON, || {
+    within("the synced bytes are there", SOON, || {
         let read = client.open(&superuser(), "/file").and_then(|reader| reader.read_at(0, bytes.len()));
         read.is_ok_and(|read| read == bytes[..SYNCED])
     });
@@ -201,7 +201,7 @@ impl Processes {
         };
         let datanodes = (0..REPLICATION).map(datanode).collect();
         let client = client_at(&namenode.address);
-        eventually("the datanodes are there", DEADLINE, || {
+        eventually("the datanodes are there", || {
             client.status().is_ok_and(|status| !status.safe_mode && status.nodes.len() == REPLICATION)
         });
         Self { namenode, datanodes, client, _scratch: scratch }
@@ -226,7 +226,7 @@ fn synced_bytes_are_read_soon_after_the_whole_cluster_has_restarted_without_late
     cluster.datanodes.iter().for_each(|datanode| cut_open_replicas(datanode.data(), SYNCED));
     cluster.namenode.kill_and_start();
     cluster.datanodes.iter_mut().for_each(DatanodeProcess::kill_and_start);
-    eventually("the synced bytes are there", SOON, || {
+    within("the synced bytes are there", SOON, || {
         let read = cluster.client.open(&superuser(), "/file");
         let read = read.and_then(|reader| reader.read_at(0, bytes.len()));
         read.is_ok_and(|read| read == bytes[..SYNCED])
@@ -245,9 +245,9 @@ fn a_lease_that_is_given_up_in_safe_mode_ends_though_nobody_asks_again() {
     let other = client_at(&cluster.namenode.address);
     // Before the first datanode is heard, the namenode refuses all changes.
     cluster.datanodes[0].kill_and_start();
-    eventually("it takes changes", SOON, || other.recover_lease(&superuser(), "/file").is_ok());
+    within("it takes changes", SOON, || other.recover_lease(&superuser(), "/file").is_ok());
     assert!(other.status().unwrap().safe_mode);
     cluster.datanodes[1].kill_and_start();
-    eventually("the file is closed", SOON, || !other.stat(&superuser(), "/file").unwrap().open);
+    within("the file is closed", SOON, || !other.stat(&superuser(), "/file").unwrap().open);
     drop(writer);
 }

@@ -1,11 +1,11 @@
 //! Orders and the end of a namenode reach datanodes at once, though their next heartbeats are far off.
 
-use crate::support::{Cluster, DEADLINE, client, config, key, superuser};
+use crate::support::{Cluster, client, config, key, superuser};
 use std::time::{Duration, Instant};
 use strait_kadoop_client::{Client, CreateOptions};
 use strait_kadoop_core::{Config, messages::Attributes};
 use strait_kadoop_server::{DatanodeOptions, NamenodeOptions, NamenodeServer};
-use strait_testkit::eventually;
+use strait_testkit::wait::eventually;
 
 const SELDOM_MS: u64 = 60_000;
 /// Far less than the time between two heartbeats; a tick of the namenode is a second.
@@ -48,7 +48,7 @@ fn copies_are_ordered_from_datanodes_whose_heartbeats_are_far_off() {
     for wanted in [2, 3] {
         let more = Attributes { replication: Some(wanted), ..Attributes::default() };
         client.set_attributes(&superuser(), "/f", more).unwrap();
-        eventually("it is copied", DEADLINE, || replicas(&client, "/f") == usize::from(wanted));
+        eventually("it is copied", || replicas(&client, "/f") == usize::from(wanted));
     }
     assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
 }

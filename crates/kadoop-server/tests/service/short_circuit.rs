@@ -23,7 +23,7 @@ use strait_kadoop_wire::{
     proofs::unsigned,
     wire::{self, KdLocatedChunk},
 };
-use strait_testkit::wait_until;
+use strait_testkit::wait::eventually;
 
 const CHUNK_BYTES: u32 = 1 << 20;
 
@@ -117,7 +117,7 @@ fn a_damaged_replica_is_noticed_reported_and_made_anew() {
     let (read, past) = read(&client, "/file");
     assert!(read == bytes && past > 0);
     let mended = || fs::read(&file).is_ok_and(|now| now.starts_with(&bytes));
-    assert!(wait_until(DEADLINE, mended), "the replica isn't replaced");
+    eventually("the replica is replaced", mended);
 }
 
 #[test]
@@ -175,7 +175,7 @@ fn a_token_that_is_over_opens_nothing_and_readers_get_another() {
     write(&client, "/file", &bytes, 1);
     let (chunk, lender) = chunk_and_lender(&cluster, "/file");
     let wanted = lender.wanted(&chunk);
-    assert!(wait_until(DEADLINE, || matches!(borrow(&lender, &wanted), Borrowed::Refused(_))));
+    eventually("nothing is lent", || matches!(borrow(&lender, &wanted), Borrowed::Refused(_)));
     assert_eq!(borrow(&lender, &wanted).refused(), wire::Refusal::RefusedTokenExpired as u32);
     assert!(read(&client, "/file").0 == bytes);
 }
@@ -194,11 +194,11 @@ fn a_chunk_that_is_being_written_isnt_lent_and_is_once_it_is_closed() {
     writer.write("and ended").unwrap();
     writer.close().unwrap();
     // The client retries a refused loan after a while.
-    assert!(wait_until(DEADLINE, || {
+    eventually("a read passes the datanode", || {
         let (bytes, past) = read(&client, "/file");
         assert_eq!(bytes, "begun and ended");
         past > 0
-    }));
+    });
 }
 
 #[test]
@@ -241,7 +241,7 @@ fn the_socket_is_its_owners_alone_and_doesnt_lie_where_others_may_write() {
         cluster.add(options);
         let address = cluster.datanode_addresses()[number];
         let joined = || client.status().unwrap().nodes.into_iter().find(|node| node.host.address == address);
-        assert!(wait_until(DEADLINE, || joined().is_some()));
+        eventually("it has joined", || joined().is_some());
         let lender = Lender::of((address, joined().unwrap().host.identity), &chunk);
         assert_eq!(lender.err(), Some(wire::Refusal::RefusedNotFound as u32));
     };
@@ -283,12 +283,12 @@ fn a_deleted_file_is_read_to_its_end_by_who_has_it_open_and_its_space_comes_back
     let reader = client.open(&superuser(), "/file").unwrap();
     assert!(reader.read_at(0, 100_000).unwrap() == bytes[..100_000]);
     client.delete(&superuser(), "/file", false).unwrap();
-    assert!(wait_until(DEADLINE, || files(&directory, "data").is_empty()));
+    eventually("the replica is removed", || files(&directory, "data").is_empty());
     assert!(reader.read_at(500_000, 100_000).unwrap() == bytes[500_000..600_000]);
     assert_eq!(client.short_circuit_reads().open, 1);
     drop(reader);
     // No reader uses it any more.
-    assert!(wait_until(DEADLINE, || client.short_circuit_reads().open == 0));
+    eventually("no replica is open", || client.short_circuit_reads().open == 0);
 }
 
 #[test]
@@ -299,9 +299,9 @@ fn a_datanode_that_is_killed_and_comes_back_lends_again_and_what_it_lent_is_good
     let mut datanode = DatanodeProcess::start(Site::new(&of), &namenode.address().to_string());
     let client = client(&namenode);
     let ready = || client.status().is_ok_and(|status| !status.safe_mode && !status.nodes.is_empty());
-    assert!(wait_until(DEADLINE, ready));
+    eventually("the datanode is there", ready);
     let bytes = pattern(2 * CHUNK_BYTES as usize);
-    assert!(wait_until(DEADLINE, || {
+    eventually("a file is written", || {
         let options = CreateOptions {
             replication: 1,
             chunk_bytes: CHUNK_BYTES,
@@ -313,7 +313,7 @@ fn a_datanode_that_is_killed_and_comes_back_lends_again_and_what_it_lent_is_good
             writer.close()
         });
         written.is_ok()
-    }));
+    });
     let reader = client.open(&superuser(), "/file").unwrap();
     assert!(reader.read_at(0, 100_000).unwrap() == bytes[..100_000]);
     datanode.kill();
@@ -321,14 +321,14 @@ fn a_datanode_that_is_killed_and_comes_back_lends_again_and_what_it_lent_is_good
     assert!(reader.read_at(200_000, 300_000).unwrap() == bytes[200_000..500_000]);
     let _again = DatanodeProcess::start(Site::new(&of), &namenode.address().to_string());
     assert!(reader.read_at(0, bytes.len()).unwrap() == bytes);
-    assert!(wait_until(DEADLINE, || {
+    eventually("reads pass the datanode again", || {
         let (all, past) = read(&client, "/file");
         all == bytes && past >= 2
-    }));
+    });
     // One descriptor per open replica, and none of earlier ones.
     assert_eq!(descriptors_below(&of), client.short_circuit_reads().open);
     drop((reader, client));
-    assert!(wait_until(DEADLINE, || descriptors_below(&of) == 0), "descriptors are left open");
+    eventually("no descriptor is open", || descriptors_below(&of) == 0);
 }
 
 #[test]
@@ -340,7 +340,7 @@ fn a_client_keeps_a_bounded_number_of_replicas_open() {
     let _datanode = DatanodeProcess::start(Site::new(&of), &namenode.address().to_string());
     let client = client(&namenode);
     let bytes = pattern((REPLICAS + 30) * (64 << 10));
-    assert!(wait_until(DEADLINE, || {
+    eventually("a file is written", || {
         let options = CreateOptions {
             replication: 1,
             chunk_bytes: 64 << 10,
@@ -349,7 +349,7 @@ fn a_client_keeps_a_bounded_number_of_replicas_open() {
         };
         let mut writer = client.create(&superuser(), "/file", &options).unwrap();
         writer.write(bytes.clone()).and_then(|()| writer.close()).is_ok()
-    }));
+    });
     for _ in 0..2 {
         let (all, past) = read(&client, "/file");
         assert!(all == bytes && past >= REPLICAS as u64, "{past}");
@@ -358,7 +358,7 @@ fn a_client_keeps_a_bounded_number_of_replicas_open() {
         assert_eq!(descriptors_below(&of), open);
     }
     drop(client);
-    assert!(wait_until(DEADLINE, || descriptors_below(&of) == 0), "descriptors are left open");
+    eventually("no descriptor is open", || descriptors_below(&of) == 0);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Replicas' files under other replicas' names, on real disks.
 
-use crate::support::{Cluster, DEADLINE, client, client_over_tcp, names, pattern, sealed_name, superuser};
+use crate::support::{Cluster, client, client_over_tcp, names, pattern, sealed_name, superuser};
 use bytes::Bytes;
 use std::{
     fs,
@@ -10,7 +10,7 @@ use std::{
 use strait_kadoop_client::{Client, CreateOptions};
 use strait_kadoop_core::messages::Caller;
 use strait_kadoop_wire::wire;
-use strait_testkit::wait_until;
+use strait_testkit::wait::{eventually, stays};
 
 const REPLICATION: u16 = 3;
 /// Two files of one chunk and one length.
@@ -106,7 +106,7 @@ fn swapped_replicas_are_never_read_are_made_anew_and_nothing_is_removed() {
         let anew = |at| files.iter().zip(FILES).all(|(file, of)| is_made_anew(at, file, of));
         swapped.iter().all(anew) && replicas(&client(&cluster.namenode)) == [3, 3]
     };
-    assert!(wait_until(DEADLINE, are_made_anew));
+    eventually("both are made anew", are_made_anew);
     assert!(nothing_is_removed(swapped, &files));
 }
 
@@ -117,10 +117,9 @@ fn replicas_swapped_under_a_running_datanode_are_never_read_nor_removed() {
     let (files, directories) = (files(&cluster), directories(cluster.directory.path()));
     let swapped = &directories[..2];
     swapped.iter().for_each(|directory| swap(directory, &files));
-    for _ in 0..20 {
-        assert!(are_right(&client(&cluster.namenode)) && are_right(&client_over_tcp(&cluster.namenode)));
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    stays("all that is read is right", Duration::from_secs(2), || {
+        are_right(&client(&cluster.namenode)) && are_right(&client_over_tcp(&cluster.namenode))
+    });
     assert!(nothing_is_removed(swapped, &files));
 }
 

@@ -18,7 +18,7 @@ use strait_kadoop_wire::{
     tokens::Token,
     wire::{self, KadoopDatanodeV1Client, KadoopNamenodeV1Client},
 };
-use strait_testkit::wait_until;
+use strait_testkit::wait::{eventually, obtained};
 use tempfile::TempDir;
 
 pub const DEADLINE: Duration = Duration::from_secs(30);
@@ -180,13 +180,13 @@ impl Cluster {
     pub fn await_datanodes(&self) {
         let client = self.client();
         let count = self.datanodes.len();
-        assert!(wait_until(DEADLINE, || {
+        eventually("all datanodes are alive", || {
             let status = client.status().unwrap();
             let alive = status.nodes.iter().filter(|node| node.alive).count();
             !status.safe_mode && alive == count
-        }));
+        });
         // A datanode that is chosen has sent its report.
-        assert!(wait_until(DEADLINE, || {
+        eventually("all datanodes take replicas", || {
             let options =
                 CreateOptions { replication: count as u16, overwrite: true, ..CreateOptions::default() };
             let mut writer = client.create(&superuser(), "/.probe", &options).unwrap();
@@ -194,7 +194,7 @@ impl Cluster {
             writer.close().unwrap();
             let found = client.locations(&superuser(), "/.probe", 0, 5).unwrap();
             found.iter().any(|part| part.hosts.len() == count)
-        }));
+        });
         client.delete(&superuser(), "/.probe", false).unwrap();
     }
 
@@ -251,15 +251,11 @@ impl Cluster {
 
 /// Starts a server once its predecessor's last call has left the directory and the port.
 fn once_free<T>(start: impl Fn() -> io::Result<T>) -> T {
-    let mut started = None;
-    wait_until(DEADLINE, || {
-        let outcome = start();
-        let busy = [io::ErrorKind::ResourceBusy, io::ErrorKind::AddrInUse];
-        let is_busy = matches!(&outcome, Err(error) if busy.contains(&error.kind()));
-        started = Some(outcome);
-        !is_busy
-    });
-    started.unwrap().unwrap()
+    let busy = [io::ErrorKind::ResourceBusy, io::ErrorKind::AddrInUse];
+    obtained("the directory and the port", || match start() {
+        Err(error) if busy.contains(&error.kind()) => None,
+        outcome => Some(outcome.unwrap()),
+    })
 }
 
 /// Bytes without repetitions.

@@ -245,6 +245,7 @@ mod tests {
     use super::*;
     use bytes::Bytes;
     use prost::Message;
+    use strait_testkit::wait::pause_task;
     use tokio::io::AsyncReadExt;
     use tokio::net::TcpListener;
 
@@ -351,7 +352,7 @@ mod tests {
             let mut datanode = datanode;
             loop {
                 datanode.write_all(&ack(HEARTBEAT, [0, 0])).await?;
-                tokio::time::sleep(Duration::from_millis(100)).await;
+                pause_task("the pace of heartbeats", Duration::from_millis(100)).await;
             }
         });
         let mut pipeline = Pipeline { stream: pipe, received: BytesMut::new(), datanodes: 1 };

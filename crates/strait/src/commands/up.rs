@@ -330,13 +330,14 @@ fn refuse_others(data: &Path) -> io::Result<Result<(), Failure>> {
 mod tests {
     use super::*;
     use std::cell::Cell;
+    use strait_testkit::wait::pause_task;
 
     #[tokio::test(start_paused = true)]
     async fn only_a_slow_start_is_told() {
         for (ms, is_told) in [(900, false), (1_100, true)] {
             let told = Cell::new(false);
             let starting = async {
-                tokio::time::sleep(Duration::from_millis(ms)).await;
+                pause_task("the start takes so long", Duration::from_millis(ms)).await;
                 ms
             };
             assert_eq!(telling_if_slow(|| told.set(true), starting).await, ms);

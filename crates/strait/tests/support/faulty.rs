@@ -7,6 +7,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use strait_testkit::wait::pause;
 
 /// The gateway's misbehaviour in place of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,7 +92,7 @@ impl State {
                 server.write_all(request)?;
                 for byte in frame(&mut server)? {
                     client.write_all(&[byte])?;
-                    std::thread::sleep(BYTE_PAUSE);
+                    pause("a slow connection", BYTE_PAUSE);
                 }
                 Ok(())
             }

@@ -9,7 +9,8 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Output, Stdio};
 use std::time::Duration;
-use strait_testkit::{Process, free_port, spawn_bound, wait_until};
+use strait_testkit::wait::wait_until;
+use strait_testkit::{Process, free_port, spawn_bound};
 use tempfile::TempDir;
 
 /// Time limit for starting and ending, on a loaded machine.

@@ -1,10 +1,11 @@
 //! A Kadoop cluster with a datanode on each of some loopback addresses.
 #![allow(dead_code)] // each test file uses its part
 
-use crate::support::{DEADLINE, Run, command};
+use crate::support::{Run, command};
 use crate::up::role;
 use std::process::Command;
-use strait_testkit::{Process, eventually, free_port};
+use strait_testkit::wait::eventually;
+use strait_testkit::{Process, free_port};
 
 /// A namenode and its datanodes, each a process; stopped when dropped.
 pub struct Rack {
@@ -29,7 +30,7 @@ impl Rack {
         }
         let rack = Self { dir, namenode, _processes: processes };
         let replicas = hosts.len().to_string();
-        eventually("all datanodes are there", DEADLINE, || {
+        eventually("all datanodes are there", || {
             let put = ["put", "-f", "--replication", &replicas, "-", &rack.uri("/probe")];
             rack.run(put, b"x").code == 0
                 && hosts

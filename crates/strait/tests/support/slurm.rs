@@ -5,7 +5,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
-use strait_testkit::{Process, eventually, free_port, wait_until};
+use strait_testkit::wait::{eventually, wait_until};
+use strait_testkit::{Process, free_port};
 use tempfile::TempDir;
 
 /// Names and addresses of its nodes.
@@ -64,9 +65,7 @@ impl Slurm {
         // The last one that ends.
         processes.push(munged);
         let slurm = Self { dir, _processes: processes };
-        eventually("all nodes are idle", DEADLINE, || {
-            slurm.ask("sinfo", &["-h", "-N", "-t", "idle"]).len() == 3
-        });
+        eventually("all nodes are idle", || slurm.ask("sinfo", &["-h", "-N", "-t", "idle"]).len() == 3);
         slurm
     }
 

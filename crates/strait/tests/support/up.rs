@@ -7,7 +7,8 @@ use std::ffi::OsStr;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use strait_testkit::{Process, free_port, wait_until};
+use strait_testkit::wait::wait_until;
+use strait_testkit::{Process, free_port};
 use tempfile::TempDir;
 
 /// One process with gateway, namenode and datanodes; stopped when dropped.

@@ -13,8 +13,8 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::Duration;
+use strait_testkit::wait::pause;
 use strait_testkit::{Failure, MiniHdfs, Options, Result, spawn_bound};
 
 /// Interval of checks for the end of the command, or a signal.
@@ -61,6 +61,6 @@ fn run() -> Result<u8> {
         if stop.load(Ordering::Relaxed) {
             child.kill()?;
         }
-        thread::sleep(POLL_INTERVAL);
+        pause("until the next look", POLL_INTERVAL);
     }
 }

@@ -1,0 +1,89 @@
+//! What the kernel knows of a connection's other end on this host: events that no program reports.
+
+use std::fs;
+use std::net::{SocketAddr, SocketAddrV4, TcpStream};
+
+/// The kernel's name of the state in which both ends may send.
+const ESTABLISHED: &str = "01";
+
+/// One end of a connection.
+struct End {
+    is_established: bool,
+    /// Sent bytes that the other end's host hasn't confirmed.
+    unsent: u64,
+    /// Received bytes that the program hasn't read.
+    unread: u64,
+}
+
+/// Whether the program at the other end has read all that this end sent. Both ends are on this host.
+///
+/// # Panics
+/// If the connection isn't by IPv4.
+pub fn is_all_read(stream: &TcpStream) -> bool {
+    let Ok((own, other)) = addresses(stream) else { return true };
+    let unsent = end(own, other).map_or(0, |end| end.unsent);
+    unsent == 0 && end(other, own).is_none_or(|end| end.unread == 0)
+}
+
+/// Whether the program at the other end has ended the connection. Both ends are on this host.
+///
+/// # Panics
+/// If the connection isn't by IPv4.
+pub fn is_ended(stream: &TcpStream) -> bool {
+    let Ok((own, other)) = addresses(stream) else { return true };
+    end(other, own).is_none_or(|end| !end.is_established)
+}
+
+/// The addresses of both ends. A connection that has ended has only one.
+fn addresses(stream: &TcpStream) -> std::io::Result<(SocketAddrV4, SocketAddrV4)> {
+    let v4 = |address| match address {
+        SocketAddr::V4(address) => address,
+        SocketAddr::V6(address) => panic!("{address} isn't of IPv4"),
+    };
+    Ok((v4(stream.local_addr()?), v4(stream.peer_addr()?)))
+}
+
+/// The end at `own`, from the table that proc(5) describes.
+fn end(own: SocketAddrV4, other: SocketAddrV4) -> Option<End> {
+    let shown = |address: SocketAddrV4| {
+        format!("{:08X}:{:04X}", u32::from_ne_bytes(address.ip().octets()), address.port())
+    };
+    let (own, other) = (shown(own), shown(other));
+    let table = fs::read_to_string("/proc/thread-self/net/tcp").expect("the kernel's table of sockets");
+    table.lines().find_map(|line| {
+        let mut fields = line.split_whitespace().skip(1);
+        let is_it = fields.next()? == own && fields.next()? == other;
+        let (state, queues) = (fields.next()?, fields.next()?);
+        let (unsent, unread) = queues.split_once(':')?;
+        let bytes = |queue| u64::from_str_radix(queue, 16).expect("a number of bytes");
+        is_it.then(|| End {
+            is_established: state == ESTABLISHED,
+            unsent: bytes(unsent),
+            unread: bytes(unread),
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wait::{eventually, stays};
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+    use std::time::Duration;
+
+    #[test]
+    fn the_other_end_reads_and_leaves() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut own = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut other, _) = listener.accept().unwrap();
+        own.write_all(b"bytes").unwrap();
+        stays("nobody reads", Duration::from_millis(20), || !is_all_read(&own));
+        other.read_exact(&mut [0; 5]).unwrap();
+        eventually("they are read", || is_all_read(&own));
+        assert!(!is_ended(&own));
+        drop(other);
+        eventually("it has left", || is_ended(&own));
+        assert!(is_all_read(&own));
+    }
+}
