@@ -5,14 +5,12 @@ use bytes::Bytes;
 use common::gated::{Gated, SLOWLY_OPENED};
 use common::*;
 use std::sync::Arc;
-use std::time::Duration;
 use strait_client::{Options, StraitStore};
-use strait_testkit::eventually;
+use strait_testkit::wait::eventually;
 use strait_wire::*;
 
 /// Long enough for a request to reach the store on a busy machine.
 const BRIEF_MS: i32 = 500;
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// An error's kind and path, and whether the request may be repeated.
 fn told<T: std::fmt::Debug>(result: Result<T, DfsError>) -> (String, Option<String>, bool) {
@@ -89,7 +87,7 @@ fn a_gateway_in_front_of_another_hands_the_deadline_on() {
     let mut client = front.session();
     gate.shut();
     assert_eq!(kind(client.v2::<methods::OpenFile>(open_slowly(BRIEF_MS))), "TimedOut");
-    eventually("the end of the work at the store", PATIENCE, || gate.waiting() == 0);
+    eventually("the end of the work at the store", || gate.waiting() == 0);
     gate.open();
     client.v2::<methods::OpenFile>(open_slowly(i32::MAX)).unwrap();
 }
