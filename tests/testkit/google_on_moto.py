@@ -31,7 +31,9 @@ from werkzeug.test import EnvironBuilder
 GENERATION = "HTTP_X_GOOG_IF_GENERATION_MATCH"
 ENTITY_TAGS = ("HTTP_IF_MATCH", "HTTP_IF_NONE_MATCH")
 # moto reads the service and the region from it, and checks no signature.
-S3_LOGIN = "AWS4-HMAC-SHA256 Credential=a/20260101/us-east-1/s3/aws4_request, Signature=0"
+S3_LOGIN = (
+    "AWS4-HMAC-SHA256 Credential=a/20260101/us-east-1/s3/aws4_request, Signature=0"
+)
 
 
 class Google:
@@ -43,7 +45,9 @@ class Google:
         self.objects = threading.Lock()
 
     def __call__(self, environ, start_response):
-        environ["wsgi.input"] = io.BytesIO(environ["wsgi.input"].read(length_of(environ)))
+        environ["wsgi.input"] = io.BytesIO(
+            environ["wsgi.input"].read(length_of(environ))
+        )
         status, headers, body = self.answer(environ)
         headers = [(name, value) for name, value in headers if not is_of_s3(name)]
         start_response(status, headers)
@@ -83,7 +87,9 @@ class Google:
         return status, headers, body
 
     def make_bucket(self, name):
-        made, _, told = self.forward(EnvironBuilder(f"/{name}", method="PUT").get_environ())
+        made, _, told = self.forward(
+            EnvironBuilder(f"/{name}", method="PUT").get_environ()
+        )
         assert made.startswith("200"), (made, told)
 
     def forward(self, environ):
@@ -92,7 +98,9 @@ class Google:
             environ["HTTP_X_AMZ_COPY_SOURCE"] = environ.pop("HTTP_X_GOOG_COPY_SOURCE")
         # Google's clients encode the slashes of a key, too.
         path = quote(environ["PATH_INFO"].encode("latin-1"))
-        environ["RAW_URI"] = environ["REQUEST_URI"] = f"{path}?{environ.get('QUERY_STRING', '')}"
+        environ["RAW_URI"] = environ["REQUEST_URI"] = (
+            f"{path}?{environ.get('QUERY_STRING', '')}"
+        )
         answered = []
         body = b"".join(self.moto(environ, lambda *answer: answered.extend(answer)))
         return answered[0], answered[1], body
@@ -103,16 +111,25 @@ def length_of(environ):
 
 
 def is_of_s3(name):
-    return name.lower().startswith("x-amz") or name.lower() in ("connection", "transfer-encoding")
+    return name.lower().startswith("x-amz") or name.lower() in (
+        "connection",
+        "transfer-encoding",
+    )
 
 
 def refusal(status, code):
     body = f"<?xml version='1.0'?><Error><Code>{code}</Code></Error>".encode()
-    return status, [("Content-Type", "application/xml"), ("Content-Length", str(len(body)))], body
+    return (
+        status,
+        [("Content-Type", "application/xml"), ("Content-Length", str(len(body)))],
+        body,
+    )
 
 
 if __name__ == "__main__":
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     port, bucket, google = int(sys.argv[1]), sys.argv[2], Google()
     google.make_bucket(bucket)
-    run_simple("127.0.0.1", port, google, threaded=True, request_handler=MotoRequestHandler)
+    run_simple(
+        "127.0.0.1", port, google, threaded=True, request_handler=MotoRequestHandler
+    )

@@ -6,7 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { PROGRAM = 0x20000077, VERSION = 1, ECHO = 1, GENERATIONS = 3, PATIENCE_S = 20 };
+enum { PROGRAM = 0x20000077, VERSION = 1, ECHO = 1, GENERATIONS = 3, PATIENCE_S = 20, HANGS_S = 90 };
 
 static const char *address, *library;
 
@@ -35,7 +35,7 @@ static int ended_well(pid_t child)
  * would take that for a repetition, and the parent would get the child's answer. */
 static int descend(frpc_handle *handle, u_int generation)
 {
-	alarm(PATIENCE_S);
+	alarm(HANGS_S);
 	if (!echoes(handle, 2 * generation))
 		return 0;
 	if (generation == GENERATIONS)
