@@ -4,12 +4,11 @@ use super::super::datanode::Datanodes;
 use super::super::recovery::{Recoveries, recover};
 use super::super::wire::ExtendedBlock;
 use super::cutter::{Cutter, Piece, Sizes};
-use super::holder::{LeaseHolder, OpenFile};
 use super::line::Line;
+use super::open_file::{OpenFile, Opened};
 use super::queue::{HEARTBEAT, Packet};
 use super::settings::Settings;
 use super::streamer::Streamer;
-use super::wire::{FileStatus, TargetedBlock};
 use async_trait::async_trait;
 use bytes::Bytes;
 use std::sync::Arc;
@@ -67,15 +66,9 @@ struct Open {
 }
 
 impl DatanodesWriter {
-    /// A writer for a file that `holder` has just opened, with its last block.
-    pub fn new(
-        context: Context,
-        holder: &Arc<LeaseHolder>,
-        path: &str,
-        status: &FileStatus,
-        last: Option<TargetedBlock>,
-        memory: Arc<Share>,
-    ) -> Self {
+    /// A writer for a file that was just opened.
+    pub fn new(context: Context, opened: Opened, memory: Arc<Share>) -> Self {
+        let Opened { file, status, partial, full } = opened;
         let settings = &context.settings;
         let block_bytes = status.block_size.unwrap_or(settings.block_size).max(1);
         let sizes = Sizes {
@@ -84,13 +77,8 @@ impl DatanodesWriter {
             most_packet_bytes: MOST_PACKET_BYTES,
             checksum: settings.checksum.clone(),
         };
-        // An append gets the file's last block even if that is full.
-        let (full, partial) = match last {
-            Some(last) if last.block.num_bytes >= block_bytes => (Some(last.block), None),
-            other => (None, other),
-        };
         let offset = partial.as_ref().map_or(0, |last| last.block.num_bytes);
-        let file = Arc::new(OpenFile::new(holder, path, status.file_id.unwrap_or(0)));
+        let (path, file) = (file.path.clone(), Arc::new(file));
         let line = Arc::new(Line::default());
         let previous = partial.as_ref().map(|last| last.block.clone()).or_else(|| full.clone());
         let streamer = Streamer {
@@ -116,7 +104,7 @@ impl DatanodesWriter {
             memory,
             pending: None,
         };
-        Self { open: Some(open), path: path.to_owned(), position: status.length, context, runtime }
+        Self { open: Some(open), path, position: status.length, context, runtime }
     }
 
     /// Closes the file unchanged, so that the caller can write it in another way.
@@ -289,9 +277,9 @@ mod tests {
     use super::super::super::config::HadoopConfig;
     use super::super::super::namenode::Namenode;
     use super::super::super::wire::ServerDefaults;
+    use super::super::by_user::Holders;
     use super::super::fake;
-    use super::super::holder::Holders;
-    use super::super::wire::{CompleteRequest, DoneResponse};
+    use super::super::wire::{CompleteRequest, DoneResponse, FileStatus};
     use super::*;
     use prost::Message;
     use std::sync::atomic::{AtomicBool, Ordering};
@@ -322,9 +310,9 @@ mod tests {
         let length = FULL.num_bytes;
         let status =
             FileStatus { length, block_size: Some(length), file_id: Some(1), ..FileStatus::default() };
-        let last = TargetedBlock { block: FULL, ..TargetedBlock::default() };
-        let memory = Pool::of_process().share("alice");
-        (DatanodesWriter::new(context, &holder, "/f", &status, Some(last), memory), calls)
+        let file = OpenFile::new(&holder, "/f", 1);
+        let opened = Opened { file, status, partial: None, full: Some(FULL) };
+        (DatanodesWriter::new(context, opened, Pool::of_process().share("alice")), calls)
     }
 
     const FULL: ExtendedBlock =
