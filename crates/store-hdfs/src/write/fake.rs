@@ -11,8 +11,30 @@ use tokio::net::{TcpListener, TcpStream};
 /// `RpcResponseHeaderProto.RpcStatusProto`: the call failed, and others go on.
 const RPC_ERROR: i32 = 1;
 
-/// The encoded answer, or the message of an `IOException`.
-pub type Answer = Result<Vec<u8>, &'static str>;
+/// A namenode's reaction to a call.
+#[derive(Debug, Clone)]
+pub enum Answer {
+    /// An encoded message.
+    Message(Vec<u8>),
+    /// An exception's class and message.
+    Exception(&'static str, String),
+    /// The connection breaks, as if the answer was lost.
+    Loss,
+    /// None, ever. The connection takes other calls.
+    Silence,
+}
+
+impl Answer {
+    /// An answer with this message.
+    pub fn of(message: &impl Message) -> Self {
+        Self::Message(message.encode_to_vec())
+    }
+
+    /// An `IOException`.
+    pub fn failure(message: &str) -> Self {
+        Self::Exception("java.io.IOException", message.to_owned())
+    }
+}
 
 /// Serves on loopback, and returns the address. `answer` gets each call's method and encoded request.
 pub async fn namenode(answer: impl Fn(&str, &[u8]) -> Answer + Send + Sync + 'static) -> String {
@@ -32,20 +54,24 @@ async fn serve(mut stream: TcpStream, answer: Arc<impl Fn(&str, &[u8]) -> Answer
     receive(&mut stream).await?;
     loop {
         let mut call = receive(&mut stream).await?;
-        let id = RpcRequestHeader::decode_length_delimited(&mut call)?.call_id as u32;
+        let call_id = RpcRequestHeader::decode_length_delimited(&mut call)?.call_id as u32;
         let method = RequestHeader::decode_length_delimited(&mut call)?.method;
         prost::decode_length_delimiter(&mut call)?;
-        let answered = answer(&method, &call);
-        let header = RpcResponseHeader {
-            call_id: id,
-            status: if answered.is_ok() { RPC_SUCCESS } else { RPC_ERROR },
-            exception_class: "java.io.IOException".into(),
-            error_message: answered.as_ref().err().copied().unwrap_or_default().into(),
+        let mut header = RpcResponseHeader { call_id, status: RPC_SUCCESS, ..RpcResponseHeader::default() };
+        let message = match answer(&method, &call) {
+            Answer::Message(message) => Some(message),
+            Answer::Exception(class, message) => {
+                (header.status, header.exception_class, header.error_message) =
+                    (RPC_ERROR, class.to_owned(), message);
+                None
+            }
+            Answer::Loss => return Ok(()),
+            Answer::Silence => continue,
         };
         let mut frame = header.encode_length_delimited_to_vec();
-        if let Ok(answer) = answered {
-            prost::encode_length_delimiter(answer.len(), &mut frame)?;
-            frame.extend(answer);
+        if let Some(message) = message {
+            prost::encode_length_delimiter(message.len(), &mut frame)?;
+            frame.extend(message);
         }
         stream.write_u32(frame.len() as u32).await?;
         stream.write_all(&frame).await?;

@@ -184,7 +184,7 @@ mod tests {
         while let Ok(connected) = timeout(Duration::from_millis(300), TcpStream::connect(address)).await {
             queued.push(connected.unwrap());
         }
-        let active = fake::namenode(|_, _| Ok(Vec::new())).await;
+        let active = fake::namenode(|_, _| fake::Answer::Message(Vec::new())).await;
         let namenode = Arc::new(Namenode::new(vec![address.to_string(), active]));
         let holder = LeaseHolder::new(namenode, "alice");
         let request = RenewLeaseRequest { client_name: holder.name.clone() };

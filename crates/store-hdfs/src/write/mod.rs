@@ -22,6 +22,8 @@ mod by_user;
 mod cutter;
 #[cfg(test)]
 mod fake;
+#[cfg(test)]
+mod faults;
 mod holder;
 mod line;
 mod open_file;

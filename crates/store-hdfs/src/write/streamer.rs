@@ -182,7 +182,7 @@ impl Streamer {
             }
             let left = work.writing.nodes.len();
             if self.settings.replacement.is_wanted(self.replication, left, work.appended, flushed)
-                && let Err(error) = self.add_datanode(work, stage).await
+                && let Err(error) = self.add_datanode(work).await
             {
                 if !self.settings.replacement.can_do_without(work.writing.nodes.len()) {
                     return Err(error);
@@ -247,12 +247,9 @@ impl Streamer {
         Ok(())
     }
 
-    /// Adds a datanode with a copy of the block's bytes (`addDatanode2ExistingPipeline`). At the end of a
-    /// block it adds none: the namenode replicates the block.
-    async fn add_datanode(&self, work: &mut Work, stage: Stage) -> Result<()> {
-        if stage == Stage::CloseRecovery {
-            return Ok(());
-        }
+    /// Adds a datanode with a copy of the block's bytes (`addDatanode2ExistingPipeline`), also at the end of
+    /// the block: until the namenode has replicated it, the last replicas could be lost (HDFS-16146).
+    async fn add_datanode(&self, work: &mut Work) -> Result<()> {
         let original = work.writing.nodes.clone();
         let mut excluded = work.failed.clone();
         let mut last = None;

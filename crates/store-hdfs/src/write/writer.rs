@@ -295,8 +295,8 @@ mod tests {
             let last = CompleteRequest::decode(request).unwrap().last;
             sender.send((method.to_owned(), last)).unwrap();
             match is_first.swap(false, Ordering::Relaxed) {
-                true => Err("not now"),
-                false => Ok(DoneResponse { done: true }.encode_to_vec()),
+                true => fake::Answer::failure("not now"),
+                false => fake::Answer::of(&DoneResponse { done: true }),
             }
         })
         .await;
