@@ -35,6 +35,8 @@ pub struct RpcResponseHeader {
 
 /// `RpcResponseHeaderProto.RpcStatusProto`: the answer follows.
 pub const RPC_SUCCESS: i32 = 0;
+/// `RpcResponseHeaderProto.RpcStatusProto`: the server refuses the connection, whatever call the header names.
+pub const RPC_FATAL: i32 = 2;
 
 /// ProtobufRpcEngine2.proto
 #[derive(Clone, PartialEq, Message)]

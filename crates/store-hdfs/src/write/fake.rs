@@ -1,6 +1,6 @@
 //! A namenode for tests, which answers each call as a function decides.
 
-use super::super::wire::{RPC_SUCCESS, RequestHeader, RpcRequestHeader, RpcResponseHeader};
+use super::super::wire::{RPC_FATAL, RPC_SUCCESS, RequestHeader, RpcRequestHeader, RpcResponseHeader};
 use bytes::Bytes;
 use prost::Message;
 use std::io;
@@ -44,6 +44,30 @@ pub async fn namenode(answer: impl Fn(&str, &[u8]) -> Answer + Send + Sync + 'st
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
             tokio::spawn(serve(stream, Arc::clone(&answer)));
+        }
+    });
+    address
+}
+
+/// Serves on loopback as a namenode that refuses all users with this exception
+/// (`Server.Connection.authorizeConnection`), and returns the address.
+pub async fn refusing_namenode(class: &'static str, message: &'static str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let header = RpcResponseHeader {
+        // Of the connection's context.
+        call_id: -3_i32 as u32,
+        status: RPC_FATAL,
+        exception_class: class.to_owned(),
+        error_message: message.to_owned(),
+    };
+    let header = header.encode_length_delimited_to_vec();
+    let frame = [&(header.len() as u32).to_be_bytes()[..], &header].concat();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let _: io::Result<usize> = stream.read_exact(&mut [0; 7]).await;
+            let _: io::Result<Bytes> = receive(&mut stream).await;
+            let _: io::Result<()> = stream.write_all(&frame).await;
         }
     });
     address

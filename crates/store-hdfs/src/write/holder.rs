@@ -170,6 +170,7 @@ mod tests {
     use super::super::fake;
     use super::*;
     use futures::future::join_all;
+    use strait_store::ErrorKind;
     use tokio::net::{TcpSocket, TcpStream};
     use tokio::time::timeout;
 
@@ -193,5 +194,25 @@ mod tests {
             let EmptyResponse {} = outcome.unwrap();
         }
         assert!(begin.elapsed() < 3 * CONNECT_TIMEOUT, "{:?}", begin.elapsed());
+    }
+
+    #[tokio::test]
+    async fn a_user_whom_the_namenode_refuses_learns_it_at_once() {
+        let class = "org.apache.hadoop.security.authorize.AuthorizationException";
+        let namenode = fake::refusing_namenode(class, "User alice is not authorized").await;
+        let namenode = Arc::new(Namenode::new(vec![namenode]));
+        let holder = LeaseHolder::new(Arc::clone(&namenode), "alice");
+        let begin = Instant::now();
+        // Each time the answer may overtake the call, or not.
+        for _ in 0..20 {
+            let request = GetFileInfoRequest { path: "/f".to_owned() };
+            let own = holder.call::<_, GetFileInfoResponse>("getFileInfo", &request).await.unwrap_err();
+            let other = namenode.statistics("alice").await.unwrap_err();
+            for error in [own, other] {
+                assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{error}");
+                assert_eq!(error.message(), "User alice is not authorized");
+            }
+        }
+        assert!(begin.elapsed() < PATIENCE, "{:?}", begin.elapsed());
     }
 }
