@@ -10,7 +10,7 @@ use super::recovery::recover;
 use super::retry::{Backoff, PATIENCE, with_patience};
 use super::shared::Shared;
 use super::source::{DatanodesFile, Source};
-use super::wire::{LocatedBlock, LocatedBlocks};
+use super::wire::{FAR_OFFSET, LocatedBlock, LocatedBlocks};
 use super::write::{
     Context, DatanodesWriter, FileStatus, LeaseHolder, NewFile, OpenFile, Opened, Settings, recover_unknown,
 };
@@ -27,10 +27,6 @@ use tokio::runtime::Handle;
 /// Permission of a new file for which the caller gives none: Hadoop's own default (0666 less the
 /// umask 022).
 const DEFAULT_FILE_PERMISSION: u32 = 0o644;
-
-/// An offset beyond every file: a request for it returns the length and the last block without the
-/// blocks before.
-const FAR_OFFSET: u64 = i64::MAX as u64 - 1;
 
 /// Time that an append waits while the namenode recovers the file from a dead writer: a recovery
 /// takes seconds.

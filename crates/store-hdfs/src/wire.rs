@@ -170,6 +170,10 @@ pub struct GetBlockLocationsRequest {
     pub length: u64,
 }
 
+/// An offset beyond every file: a request for it returns the length and the last block without the
+/// blocks before.
+pub const FAR_OFFSET: u64 = i64::MAX as u64 - 1;
+
 /// ClientNamenodeProtocol.proto
 #[derive(Clone, PartialEq, Message)]
 pub struct GetBlockLocationsResponse {

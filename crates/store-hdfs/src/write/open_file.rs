@@ -1,7 +1,9 @@
 //! A file that a user has open for writing, and the calls about it to the namenode.
 
 use super::super::retry::{Backoff, PATIENCE};
-use super::super::wire::{DatanodeId, ExtendedBlock};
+use super::super::wire::{
+    DatanodeId, ExtendedBlock, FAR_OFFSET, GetBlockLocationsRequest, GetBlockLocationsResponse,
+};
 use super::holder::LeaseHolder;
 use super::wire::*;
 use std::sync::Arc;
@@ -88,9 +90,24 @@ impl OpenFile {
             Some(last) if status.block_size.is_some_and(|size| last.block.num_bytes >= size) => {
                 (Some(last.block), None)
             }
+            // The namenode names only a block with room (`FSDirAppendOp.prepareFileForAppend`).
+            None if status.length > 0 => (file.last_block().await, None),
             other => (None, other),
         };
         Ok(Opened { file, status, partial, full })
+    }
+
+    /// The last block of the file. The namenode recognises a repeated call by the block before, or else
+    /// refuses it. None if the user may write the file but not read it.
+    async fn last_block(&self) -> Option<ExtendedBlock> {
+        let request = GetBlockLocationsRequest { path: self.path.clone(), offset: FAR_OFFSET, length: 1 };
+        match self.holder.call::<_, GetBlockLocationsResponse>("getBlockLocations", &request).await {
+            Ok(answer) => Some(answer.locations?.last_block?.block),
+            Err(error) => {
+                tracing::debug!(path = self.path, %error, "the last block isn't known");
+                None
+            }
+        }
     }
 
     /// Allocates a block after `previous`, on none of the `excluded` datanodes.

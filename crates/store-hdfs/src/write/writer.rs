@@ -276,27 +276,42 @@ impl Drop for DatanodesWriter {
 mod tests {
     use super::super::super::config::HadoopConfig;
     use super::super::super::namenode::Namenode;
-    use super::super::super::wire::ServerDefaults;
+    use super::super::super::wire::{GetBlockLocationsResponse, LocatedBlock, LocatedBlocks, ServerDefaults};
     use super::super::by_user::Holders;
-    use super::super::fake;
-    use super::super::wire::{CompleteRequest, DoneResponse, FileStatus};
+    use super::super::fake::{self, Answer};
+    use super::super::wire::{AddBlockRequest, AppendResponse, CompleteRequest, DoneResponse, FileStatus};
     use super::*;
     use prost::Message;
     use std::sync::atomic::{AtomicBool, Ordering};
     use strait_store::budget::Pool;
     use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-    /// A writer that was opened to append behind a full block, and the namenode's calls. The namenode
-    /// refuses the first.
+    /// A writer that was opened to append behind a full block, and the namenode's further calls. The namenode
+    /// refuses the first, and every new block.
     async fn writer() -> (DatanodesWriter, UnboundedReceiver<(String, Option<ExtendedBlock>)>) {
         let (sender, calls) = unbounded_channel();
         let is_first = AtomicBool::new(true);
+        let length = FULL.num_bytes;
+        let status =
+            FileStatus { length, block_size: Some(length), file_id: Some(1), ..FileStatus::default() };
         let address = fake::namenode(move |method, request| {
-            let last = CompleteRequest::decode(request).unwrap().last;
+            let last = match method {
+                "append" => {
+                    // It names the last block only if that has room.
+                    return Answer::of(&AppendResponse { block: None, status: Some(status.clone()) });
+                }
+                "getBlockLocations" => {
+                    let last_block = Some(LocatedBlock { block: FULL, ..LocatedBlock::default() });
+                    let locations = Some(LocatedBlocks { last_block, ..LocatedBlocks::default() });
+                    return Answer::of(&GetBlockLocationsResponse { locations });
+                }
+                "addBlock" => AddBlockRequest::decode(request).unwrap().previous,
+                _ => CompleteRequest::decode(request).unwrap().last,
+            };
             sender.send((method.to_owned(), last)).unwrap();
-            match is_first.swap(false, Ordering::Relaxed) {
-                true => fake::Answer::failure("not now"),
-                false => fake::Answer::of(&DoneResponse { done: true }),
+            match is_first.swap(false, Ordering::Relaxed) || method == "addBlock" {
+                true => Answer::failure("not now"),
+                false => Answer::of(&DoneResponse { done: true }),
             }
         })
         .await;
@@ -307,11 +322,7 @@ mod tests {
             recoveries: Arc::default(),
         };
         let holder = Holders::default().get(&Arc::new(Namenode::new(vec![address])), "alice");
-        let length = FULL.num_bytes;
-        let status =
-            FileStatus { length, block_size: Some(length), file_id: Some(1), ..FileStatus::default() };
-        let file = OpenFile::new(&holder, "/f", 1);
-        let opened = Opened { file, status, partial: None, full: Some(FULL) };
+        let opened = OpenFile::append(&holder, "/f").await.unwrap();
         (DatanodesWriter::new(context, opened, Pool::of_process().share("alice")), calls)
     }
 
@@ -327,6 +338,15 @@ mod tests {
             // The namenode recognises a file that is closed already by its last block.
             assert_eq!(calls.recv().await.unwrap(), ("complete".to_owned(), Some(FULL)));
         }
+    }
+
+    #[tokio::test]
+    async fn a_new_block_comes_after_the_full_one() {
+        let (mut writer, mut calls) = writer().await;
+        writer.append(Bytes::from_static(b"x")).await.unwrap();
+        writer.flush().await.unwrap_err();
+        // Without it, the namenode would refuse a call that it gets twice.
+        assert_eq!(calls.recv().await.unwrap(), ("addBlock".to_owned(), Some(FULL)));
     }
 
     #[tokio::test]
