@@ -18,6 +18,9 @@ use tokio::time::sleep;
 /// Half of the namenode's soft limit (`HdfsConstants.LEASE_SOFTLIMIT_PERIOD`), as Java's
 /// `LeaseRenewer`.
 const RENEWAL: Duration = Duration::from_secs(30);
+/// Pause after a failed renewal (`LeaseRenewer.LEASE_RENEWER_SLEEP_DEFAULT`): the namenode waits for one for
+/// 60 s.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// One user.
 #[derive(Debug)]
@@ -147,8 +150,9 @@ impl LeaseHolder {
 
 /// Renews the holder's leases, one call for all, as long as it has open files.
 async fn renew(holder: Weak<LeaseHolder>) {
+    let mut pause = RENEWAL;
     loop {
-        sleep(RENEWAL).await;
+        sleep(pause).await;
         let Some(holder) = holder.upgrade() else { return };
         {
             let mut open = holder.open_files();
@@ -158,9 +162,13 @@ async fn renew(holder: Weak<LeaseHolder>) {
             }
         }
         let request = RenewLeaseRequest { client_name: holder.name.clone() };
-        if let Err(error) = holder.call::<_, EmptyResponse>("renewLease", &request).await {
-            tracing::warn!(user = holder.user, %error, "leases aren't renewed");
-        }
+        pause = match holder.call::<_, EmptyResponse>("renewLease", &request).await {
+            Ok(EmptyResponse {}) => RENEWAL,
+            Err(error) => {
+                tracing::warn!(user = holder.user, %error, "leases aren't renewed");
+                RETRY_PAUSE
+            }
+        };
     }
 }
 
@@ -170,8 +178,10 @@ mod tests {
     use super::super::fake;
     use super::*;
     use futures::future::join_all;
+    use std::sync::atomic::AtomicBool;
     use strait_store::ErrorKind;
     use tokio::net::{TcpSocket, TcpStream};
+    use tokio::sync::mpsc::unbounded_channel;
     use tokio::time::timeout;
 
     #[tokio::test]
@@ -214,5 +224,30 @@ mod tests {
             }
         }
         assert!(begin.elapsed() < PATIENCE, "{:?}", begin.elapsed());
+    }
+
+    #[tokio::test]
+    async fn a_failed_renewal_is_repeated_soon() {
+        let (sender, mut calls) = unbounded_channel();
+        let refuses = AtomicBool::new(true);
+        let answer = move |method: &str, _: &[u8]| {
+            sender.send(method.to_owned()).unwrap();
+            match refuses.swap(false, Ordering::Relaxed) {
+                true => fake::Answer::failure("not now"),
+                false => fake::Answer::Message(Vec::new()),
+            }
+        };
+        let namenode = Arc::new(Namenode::new(vec![fake::namenode(answer).await]));
+        let holder = Arc::new(LeaseHolder::new(namenode, "alice"));
+        tokio::time::pause();
+        holder.opened(7);
+        // Starts the task, and ends its first pause.
+        tokio::task::yield_now().await;
+        tokio::time::advance(RENEWAL + RETRY_PAUSE).await;
+        tokio::time::resume();
+        for _ in 0..2 {
+            let call = timeout(RENEWAL / 2, calls.recv()).await.expect("no renewal");
+            assert_eq!(call.unwrap(), "renewLease");
+        }
     }
 }
