@@ -25,6 +25,9 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 /// The datanode that listens. The others are behind it.
 const FIRST: &str = "a";
 
+/// Sequence of an acknowledgement that belongs to no packet (`PipelineAck.UNKOWN_SEQNO`).
+const UNKNOWN: i64 = -2;
+
 /// An event of the cluster, with the names of datanodes.
 #[derive(Debug, PartialEq)]
 enum Event {
@@ -217,4 +220,29 @@ async fn a_close_fails_if_the_policy_wants_a_datanode_and_none_is_left() {
     content.flush().await.unwrap();
     content.close().await.unwrap();
     assert!(all(events).contains(&pipeline(Stage::CloseRecovery, "ab")));
+}
+
+#[tokio::test]
+async fn a_datanode_that_restarted_may_be_chosen_again() {
+    // The last datanode of the first pipeline restarts, and then that of the second one fails.
+    let reply: Reply = |number, packet, datanodes| match (number, packet.sequence) {
+        (0, 0) => PipelineAck { sequence: UNKNOWN, ..last_is(status::OOB_RESTART, packet, datanodes) },
+        (1, 1) => last_is(status::ERROR, packet, datanodes),
+        _ => acked(packet, datanodes),
+    };
+    let (mut writer, events) = writer(&HadoopConfig::default(), &["a", "b", "c"], reply).await;
+    for _ in 0..2 {
+        writer.append(Bytes::from_static(b"flushed")).await.unwrap();
+        writer.flush().await.unwrap();
+    }
+    writer.close().await.unwrap();
+    let due = [
+        pipeline(Stage::Create, "abc"),
+        pipeline(Stage::StreamingRecovery, "ab"),
+        Event::Excluded("b".to_owned()),
+        Event::Copy("c".to_owned()),
+        pipeline(Stage::StreamingRecovery, "ac"),
+        Event::Completed,
+    ];
+    assert_eq!(all(events), due);
 }

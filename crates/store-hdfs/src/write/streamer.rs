@@ -53,6 +53,14 @@ struct Work {
     appended: bool,
     /// Datanodes that failed in its pipeline.
     failed: Vec<Target>,
+    /// Those of them that announced a restart. With the next pipeline they may be chosen again.
+    restarting: Vec<Target>,
+}
+
+impl Work {
+    fn new(writing: Writing, appended: bool) -> Self {
+        Self { writing, appended, failed: Vec::new(), restarting: Vec::new() }
+    }
 }
 
 impl Streamer {
@@ -82,7 +90,8 @@ impl Streamer {
             work.writing.block = self.line.block().unwrap_or(work.writing.block);
             work.writing.sent = work.writing.sent.max(self.line.sent());
             let (advanced, is_ending, is_flushed) = self.line.rewind();
-            recoveries = if advanced { 1 } else { recoveries + 1 };
+            // A restart is no fault of the packet.
+            recoveries = if advanced { 1 } else { recoveries + usize::from(!fault.restarts) };
             if recoveries > MAX_RECOVERIES {
                 return fail(
                     ErrorKind::Unavailable,
@@ -125,7 +134,7 @@ impl Streamer {
             let writing = Writing { block: located.block, token: located.token, nodes, sent: 0 };
             match self.open(&writing, Stage::Create, 0).await {
                 Ok(pipeline) => {
-                    return Ok((Work { writing, appended: false, failed: Vec::new() }, pipeline));
+                    return Ok((Work::new(writing, false), pipeline));
                 }
                 Err(Fault { index, error, .. }) => {
                     self.report(&writing, index, &error);
@@ -156,7 +165,7 @@ impl Streamer {
             return fail(ErrorKind::Unavailable, "the file's last block has no live replica");
         }
         let writing = Writing { block: located.block, token: located.token, nodes, sent };
-        let mut work = Work { writing, appended: true, failed: Vec::new() };
+        let mut work = Work::new(writing, true);
         let pipeline = self.set_up(&mut work, None, Stage::Append, false).await?;
         Ok((work, pipeline))
     }
@@ -200,6 +209,9 @@ impl Streamer {
                     let ids = nodes.iter().map(|node| node.target.id.clone()).collect();
                     let storages = nodes.iter().map(|node| node.storage_id.clone()).collect();
                     self.file.update_pipeline(old, block, ids, storages).await?;
+                    let Work { failed, restarting, .. } = work;
+                    failed.retain(|target| !restarting.contains(target));
+                    restarting.clear();
                     return Ok(pipeline);
                 }
                 Err(failed) => {
@@ -243,6 +255,9 @@ impl Streamer {
             );
         }
         let node = nodes.remove(index);
+        if fault.restarts {
+            work.restarting.push(node.target.clone());
+        }
         work.failed.push(node.target);
         Ok(())
     }
