@@ -246,3 +246,16 @@ async fn a_datanode_that_restarted_may_be_chosen_again() {
     ];
     assert_eq!(all(events), due);
 }
+
+#[tokio::test]
+async fn a_block_is_recovered_as_often_as_configured() {
+    let reply: Reply = |_, packet, datanodes| last_is(status::ERROR, packet, datanodes);
+    let mut config = HadoopConfig::default();
+    config.set("dfs.client.block.write.replace-datanode-on-failure.policy", "NEVER");
+    config.set("dfs.client.pipeline.recovery.max-retries", "1");
+    let (mut writer, events) = writer(&config, &["a", "b", "c"], reply).await;
+    writer.append(Bytes::from_static(b"lost")).await.unwrap();
+    let error = writer.flush().await.unwrap_err();
+    assert!(error.message().contains("dfs.client.pipeline.recovery.max-retries"), "{error}");
+    assert_eq!(all(events), [pipeline(Stage::Create, "abc"), pipeline(Stage::StreamingRecovery, "ab")]);
+}

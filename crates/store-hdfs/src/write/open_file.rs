@@ -1,6 +1,6 @@
 //! A file that a user has open for writing, and the calls about it to the namenode.
 
-use super::super::retry::{Backoff, PATIENCE};
+use super::super::retry::Backoff;
 use super::super::wire::{
     DatanodeId, ExtendedBlock, FAR_OFFSET, GetBlockLocationsRequest, GetBlockLocationsResponse,
 };
@@ -110,11 +110,13 @@ impl OpenFile {
         }
     }
 
-    /// Allocates a block after `previous`, on none of the `excluded` datanodes.
+    /// Allocates a block after `previous`, on none of the `excluded` datanodes. Waits for `patience` until
+    /// enough datanodes have reported `previous`.
     pub async fn add_block(
         &self,
         previous: Option<ExtendedBlock>,
         excluded: Vec<Target>,
+        patience: Duration,
     ) -> Result<TargetedBlock> {
         let request = AddBlockRequest {
             path: self.path.clone(),
@@ -123,7 +125,7 @@ impl OpenFile {
             excluded,
             file_id: self.id,
         };
-        let mut backoff = Backoff::starting_at(FIRST_REPORT_PAUSE, PATIENCE).at_once(TRIES_AT_ONCE);
+        let mut backoff = Backoff::starting_at(FIRST_REPORT_PAUSE, patience).at_once(TRIES_AT_ONCE);
         loop {
             match self.holder.call::<_, BlockResponse>("addBlock", &request).await {
                 Ok(answer) => return Ok(answer.block),
@@ -198,18 +200,19 @@ impl OpenFile {
         self.holder.call::<_, EmptyResponse>("fsync", &request).await.map(drop)
     }
 
-    /// Closes the file; waits until enough datanodes have reported its last block.
-    pub async fn complete(&self, last: Option<ExtendedBlock>) -> Result<()> {
+    /// Closes the file. Waits for `patience` until enough datanodes have reported its last block.
+    pub async fn complete(&self, last: Option<ExtendedBlock>, patience: Duration) -> Result<()> {
         let request = CompleteRequest {
             path: self.path.clone(),
             client_name: self.holder.name().to_owned(),
             last,
             file_id: self.id,
         };
-        let mut backoff = Backoff::starting_at(FIRST_REPORT_PAUSE, PATIENCE).at_once(TRIES_AT_ONCE);
+        let mut backoff = Backoff::starting_at(FIRST_REPORT_PAUSE, patience).at_once(TRIES_AT_ONCE);
         while !self.holder.call::<_, DoneResponse>("complete", &request).await?.done {
             if !backoff.pause().await {
-                let message = "too few datanodes have reported the last block to the namenode";
+                let message = "too few datanodes have reported the last block to the namenode \
+                               (dfs.client.block.write.locateFollowingBlock.retries)";
                 return Err(Error::new(ErrorKind::Unavailable, message));
             }
         }

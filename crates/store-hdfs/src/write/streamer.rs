@@ -17,15 +17,10 @@ use std::time::Duration;
 use strait_store::{ErrorKind, Result, fail};
 use tokio::time::{Instant, sleep};
 
-/// Recoveries in a row without an acknowledgement between them (`pipelineRecoveryCount`).
-const MAX_RECOVERIES: usize = 5;
 /// Tries to copy a replica to another datanode (`addDatanode2ExistingPipeline`).
 const TRANSFER_TRIES: usize = 3;
 /// Pause before each try to reach a datanode that restarts (`handleRestartingDatanode`).
 const RESTART_PAUSE: Duration = Duration::from_secs(4);
-/// Time for which a datanode that failed gets no new block of this file
-/// (`dfs.client.write.exclude.nodes.cache.expiry.interval.millis`).
-const EXCLUSION: Duration = Duration::from_secs(600);
 /// If the namenode can choose no other datanodes, a new block waits so long for those that failed. A datanode
 /// restarts in seconds; a full store should be reported soon.
 const TARGET_PATIENCE: Duration = Duration::from_secs(20);
@@ -92,10 +87,14 @@ impl Streamer {
             let (advanced, is_ending, is_flushed) = self.line.rewind();
             // A restart is no fault of the packet.
             recoveries = if advanced { 1 } else { recoveries + usize::from(!fault.restarts) };
-            if recoveries > MAX_RECOVERIES {
+            if recoveries > self.settings.recovery_retries {
                 return fail(
                     ErrorKind::Unavailable,
-                    format!("{MAX_RECOVERIES} pipelines failed: {}", fault.error),
+                    format!(
+                        "pipelines failed {recoveries} times in a row \
+                         (dfs.client.pipeline.recovery.max-retries), at last by: {}",
+                        fault.error
+                    ),
                 );
             }
             let stage = if is_ending { Stage::CloseRecovery } else { Stage::StreamingRecovery };
@@ -117,10 +116,14 @@ impl Streamer {
         let (mut tries, mut some_failed) = (0, false);
         let mut backoff = Backoff::within(TARGET_PATIENCE);
         loop {
-            self.excluded.retain(|(_, since)| since.elapsed() < EXCLUSION);
+            self.excluded.retain(|(_, since)| since.elapsed() < self.settings.exclusion);
             some_failed |= !self.excluded.is_empty();
             let excluded = self.excluded.iter().map(|(target, _)| target.clone()).collect();
-            let located = match self.file.add_block(self.previous.clone(), excluded).await {
+            let located = match self
+                .file
+                .add_block(self.previous.clone(), excluded, self.settings.report_patience)
+                .await
+            {
                 Ok(located) => located,
                 Err(error) if some_failed && is_without_targets(&error) && backoff.pause().await => {
                     self.excluded.clear();

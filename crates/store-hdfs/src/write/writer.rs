@@ -60,6 +60,7 @@ struct Open {
     /// Positions up to which the file is flushed, and synced.
     flushed: u64,
     synced: u64,
+    report_patience: Duration,
     memory: Arc<Share>,
     /// Memory of the bytes that no packet has yet.
     pending: Option<Reserved>,
@@ -101,6 +102,7 @@ impl DatanodesWriter {
             previous,
             flushed: status.length,
             synced: status.length,
+            report_patience: settings.report_patience,
             memory,
             pending: None,
         };
@@ -111,7 +113,7 @@ impl DatanodesWriter {
     pub async fn close_unchanged(mut self) -> Result<()> {
         let Some(open) = &self.open else { return Ok(()) };
         // On failure it stays open, and its drop abandons the file.
-        open.file.complete(open.previous.clone()).await?;
+        open.file.complete(open.previous.clone(), open.report_patience).await?;
         self.open = None;
         Ok(())
     }
@@ -183,7 +185,8 @@ impl Open {
             self.cutter.next_block();
         }
         self.line.all_acked().await?;
-        self.file.complete(self.line.block().or_else(|| self.previous.clone())).await
+        let last = self.line.block().or_else(|| self.previous.clone());
+        self.file.complete(last, self.report_patience).await
     }
 }
 
