@@ -5,9 +5,9 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use strait_store::{CreateOptions, ErrorKind, FileSystem, FileSystemExt, Principal, StorePath};
+use strait_store::{CreateOptions, ErrorKind, FileSystem, FileSystemExt, FileWriter, Principal, StorePath};
 use strait_store_hdfs::HdfsStore;
-use strait_testkit::{MiniHdfs, current_user};
+use strait_testkit::{MiniHdfs, Options, current_user};
 
 /// A relay to the namenode, which can lose answers.
 struct Relay {
@@ -81,6 +81,18 @@ async fn behind(hdfs: &MiniHdfs) -> (Arc<Relay>, HdfsStore) {
     (relay, store)
 }
 
+/// Appends to a file as soon as nobody has it open, and before the namenode's own soft limit (60 s).
+async fn append_when_free(store: &HdfsStore, me: &Principal, path: &StorePath) -> Box<dyn FileWriter> {
+    let deadline = Instant::now() + Duration::from_secs(50);
+    loop {
+        match store.append(me, path).await {
+            Ok(writer) => return writer,
+            Err(error) => assert!(error.kind() == ErrorKind::Busy && Instant::now() < deadline, "{error}"),
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_recovery_of_an_abandoned_file_leaves_its_next_writer_alone() {
     let hdfs = MiniHdfs::start().unwrap();
@@ -95,14 +107,7 @@ async fn the_recovery_of_an_abandoned_file_leaves_its_next_writer_alone() {
     // The namenode closes the file, but its answer is lost.
     relay.answers_pass(false);
     drop(abandoned);
-    let deadline = Instant::now() + Duration::from_secs(30);
-    let mut next = loop {
-        match far.append(&me, &path).await {
-            Ok(writer) => break writer,
-            Err(error) => assert!(error.kind() == ErrorKind::Busy && Instant::now() < deadline, "{error}"),
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    };
+    let mut next = append_when_free(&far, &me, &path).await;
     next.append(Bytes::from_static(b"and ")).await.unwrap();
     next.flush().await.unwrap();
     relay.answers_pass(true);
@@ -135,17 +140,8 @@ async fn files_whose_opening_has_an_unknown_outcome_become_free() {
         assert_eq!(error.kind(), ErrorKind::OutcomeUnknown, "{error}");
     }
     relay.answers_pass(true);
-    let deadline = Instant::now() + Duration::from_secs(25);
     for path in [&created, &appended] {
-        let mut writer = loop {
-            match far.append(&me, path).await {
-                Ok(writer) => break writer,
-                Err(error) => {
-                    assert!(error.kind() == ErrorKind::Busy && Instant::now() < deadline, "{error}")
-                }
-            }
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        };
+        let mut writer = append_when_free(&far, &me, path).await;
         writer.append(Bytes::from_static(b", after")).await.unwrap();
         writer.close().await.unwrap();
     }
@@ -185,4 +181,27 @@ async fn lost_answers_to_a_writer_behind_a_full_block_do_no_harm() {
     let content = near.read_all(&me, &path, 4 * BLOCK_BYTES).await.unwrap();
     assert!(content == vec![7; 2 * BLOCK_BYTES + 5], "{} bytes", content.len());
     near.remove(&me, &path, false).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_was_renamed_before_its_pipeline_broke_becomes_free() {
+    let mut hdfs = MiniHdfs::start_own(&Options::default()).unwrap();
+    let near = HdfsStore::connect(hdfs.uri()).await.unwrap();
+    let far = HdfsStore::connect(hdfs.uri()).await.unwrap();
+    let me = Principal::new(&current_user());
+    let [path, renamed, open] = ["/f", "/renamed", "/open"].map(|path| StorePath::parse(path).unwrap());
+    // The user's leases are renewed for as long as this is open.
+    let mut open_all_along = near.create(&me, &open, &CreateOptions::default()).await.unwrap();
+    let mut writer = near.create(&me, &path, &CreateOptions::default()).await.unwrap();
+    writer.append(Bytes::from_static(b"before, ")).await.unwrap();
+    writer.flush().await.unwrap();
+    near.rename(&me, &path, &renamed, false).await.unwrap();
+    hdfs.stop_datanode(0);
+    drop(writer);
+    tokio::task::block_in_place(|| hdfs.restart_datanode(0)).unwrap();
+    let mut next = append_when_free(&far, &me, &renamed).await;
+    next.append(Bytes::from_static(b"after")).await.unwrap();
+    next.close().await.unwrap();
+    assert_eq!(far.read_all(&me, &renamed, 100).await.unwrap(), b"before, after");
+    open_all_along.close().await.unwrap();
 }

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use strait_store::Result;
+use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tokio::time::sleep;
 
 /// Half of the namenode's soft limit (`HdfsConstants.LEASE_SOFTLIMIT_PERIOD`), as Java's
@@ -32,12 +33,17 @@ pub struct LeaseHolder {
     client_id: [u8; 16],
     next_call: AtomicI32,
     connection: tokio::sync::Mutex<Connection>,
+    /// Read-locked while a file is being opened, write-locked while the namenode is told to recover one.
+    openings: RwLock<()>,
     open_files: Mutex<OpenFiles>,
 }
 
 #[derive(Debug, Default)]
 struct OpenFiles {
-    ids: Vec<u64>,
+    /// Each one's id, and the number of its opening.
+    files: Vec<(u64, u64)>,
+    /// Openings so far.
+    openings: u64,
     is_renewing: bool,
 }
 
@@ -60,6 +66,7 @@ impl LeaseHolder {
             client_id: *uuid::Uuid::new_v4().as_bytes(),
             next_call: AtomicI32::new(0),
             connection: tokio::sync::Mutex::default(),
+            openings: RwLock::default(),
             open_files: Mutex::default(),
         }
     }
@@ -76,24 +83,36 @@ impl LeaseHolder {
         Ok(answer.status.and_then(|status| status.file_id))
     }
 
-    /// Begins to renew the lease of a file.
-    pub fn opened(self: &Arc<Self>, id: u64) {
+    /// Held from before the call that opens a file until [`LeaseHolder::opened`]. So a recovery knows of it.
+    pub async fn opening(&self) -> RwLockReadGuard<'_, ()> {
+        self.openings.read().await
+    }
+
+    /// Held while the namenode is told to recover a file. Openings wait meanwhile.
+    pub async fn recovering(&self) -> RwLockWriteGuard<'_, ()> {
+        self.openings.write().await
+    }
+
+    /// Begins to renew the lease of a file. Returns the number of its opening, above 0.
+    pub fn opened(self: &Arc<Self>, id: u64) -> u64 {
         let mut open = self.open_files();
-        open.ids.push(id);
+        open.openings += 1;
+        let opening = open.openings;
+        open.files.push((id, opening));
         if !std::mem::replace(&mut open.is_renewing, true) {
             tokio::spawn(renew(Arc::downgrade(self)));
         }
+        opening
     }
 
     /// Ends what [`LeaseHolder::opened`] began.
-    pub fn closed(&self, id: u64) {
-        let ids = &mut self.open_files().ids;
-        ids.iter().position(|open| *open == id).map(|at| ids.swap_remove(at));
+    pub fn closed(&self, opening: u64) {
+        self.open_files().files.retain(|(_, other)| *other != opening);
     }
 
-    /// Whether one of its writers has the file open.
-    pub fn has_open(&self, id: u64) -> bool {
-        self.open_files().ids.contains(&id)
+    /// Whether the file is open by a later opening than this.
+    pub fn has_opened_again(&self, id: u64, opening: u64) -> bool {
+        self.open_files().files.iter().any(|(other, later)| *other == id && *later > opening)
     }
 
     fn open_files(&self) -> MutexGuard<'_, OpenFiles> {
@@ -156,7 +175,7 @@ async fn renew(holder: Weak<LeaseHolder>) {
         let Some(holder) = holder.upgrade() else { return };
         {
             let mut open = holder.open_files();
-            if open.ids.is_empty() {
+            if open.files.is_empty() {
                 open.is_renewing = false;
                 return;
             }

@@ -19,16 +19,14 @@ const TRIES_AT_ONCE: u32 = 2;
 /// (`dfs.client.block.write.locateFollowingBlock.initial.delay.ms`).
 const FIRST_REPORT_PAUSE: Duration = Duration::from_millis(1);
 
-/// Part of the namenode's answer to a writer whose file the namenode itself recovers
-/// (`FSNamesystem.checkLease`, `HdfsServerConstants.NAMENODE_LEASE_HOLDER`).
-const OWNED_BY_NAMENODE: &str = "is not the lease owner (=HDFS_NameNode";
-
 /// An open file of a holder; its lease is renewed until this is dropped.
 #[derive(Debug)]
 pub struct OpenFile {
     pub holder: Arc<LeaseHolder>,
     pub path: String,
     pub id: u64,
+    /// The number of its opening.
+    pub opening: u64,
 }
 
 /// A file that was just opened.
@@ -54,8 +52,8 @@ pub struct NewFile {
 impl OpenFile {
     /// A file that `holder` has just opened for writing.
     pub fn new(holder: &Arc<LeaseHolder>, path: &str, id: u64) -> Self {
-        holder.opened(id);
-        Self { holder: Arc::clone(holder), path: path.to_owned(), id }
+        let opening = holder.opened(id);
+        Self { holder: Arc::clone(holder), path: path.to_owned(), id, opening }
     }
 
     /// Creates a file, and its missing parents.
@@ -70,9 +68,11 @@ impl OpenFile {
             replication: new.replication,
             block_size: new.block_size,
         };
+        let opening = holder.opening().await;
         let answer: CreateResponse = holder.call("create", &request).await?;
         let status = answer.status.ok_or_else(|| strange("a created file has no status"))?;
         let file = Self::new(holder, path, status.file_id.unwrap_or(0));
+        drop(opening);
         Ok(Opened { file, status, partial: None, full: None })
     }
 
@@ -83,9 +83,11 @@ impl OpenFile {
             client_name: holder.name().to_owned(),
             flags: Some(create_flag::APPEND),
         };
+        let opening = holder.opening().await;
         let answer: AppendResponse = holder.call("append", &request).await?;
         let status = answer.status.ok_or_else(|| strange("an opened file has no status"))?;
         let file = Self::new(holder, path, status.file_id.unwrap_or(0));
+        drop(opening);
         let (full, partial) = match answer.block {
             Some(last) if status.block_size.is_some_and(|size| last.block.num_bytes >= size) => {
                 (Some(last.block), None)
@@ -218,51 +220,12 @@ impl OpenFile {
         }
         Ok(())
     }
-
-    /// Makes the namenode close the file, whose writer is gone. False while it is doing so.
-    pub async fn recover(&self) -> Result<bool> {
-        match self.is_left_open().await? {
-            true => self.recover_lease().await,
-            false => Ok(true),
-        }
-    }
-
-    /// Whether the file waits at its path for a recovery: nobody has closed it or opened it again.
-    async fn is_left_open(&self) -> Result<bool> {
-        match self.fsync(None).await {
-            Ok(()) => {}
-            // A recovery has begun.
-            Err(error) if error.kind() == ErrorKind::Busy && error.message().contains(OWNED_BY_NAMENODE) => {}
-            // It is closed, or another client writes it, which a recovery would cut off.
-            Err(error) if error.kind() == ErrorKind::Busy => return Ok(false),
-            Err(error) => return Err(error),
-        }
-        Ok(self.holder.file_at(&self.path).await? == Some(self.id))
-    }
-
-    /// Makes the namenode close the file at its path, even if another client writes it. False while that is
-    /// in progress.
-    async fn recover_lease(&self) -> Result<bool> {
-        let client_name = self.holder.name().to_owned();
-        let request = RecoverLeaseRequest { path: self.path.clone(), client_name };
-        Ok(self.holder.call::<_, DoneResponse>("recoverLease", &request).await?.done)
-    }
 }
 
 impl Drop for OpenFile {
     fn drop(&mut self) {
-        self.holder.closed(self.id);
+        self.holder.closed(self.opening);
     }
-}
-
-/// Recovers the file at `path` if `holder` has it open, and none of its writers does: the answer to its
-/// opening was lost. False while the namenode is doing so.
-pub async fn recover_unknown(holder: &Arc<LeaseHolder>, path: &str) -> Result<bool> {
-    let Some(id) = holder.file_at(path).await? else { return Ok(true) };
-    if holder.has_open(id) {
-        return Ok(true);
-    }
-    OpenFile::new(holder, path, id).recover().await
 }
 
 fn is_not_reported(error: &Error) -> bool {

@@ -3,6 +3,7 @@
 use super::super::datanode::Datanodes;
 use super::super::recovery::{Recoveries, recover};
 use super::super::wire::ExtendedBlock;
+use super::abandoned;
 use super::cutter::{Cutter, Piece, Sizes};
 use super::line::Line;
 use super::open_file::{OpenFile, Opened};
@@ -207,7 +208,7 @@ async fn close_abandoned(mut open: Open) {
     // A recovery may take long: only the file's lease is kept, no bytes.
     let file = Arc::clone(&open.file);
     drop(open);
-    recover(&path, || file.recover()).await;
+    recover(&path, || abandoned::recover(&file)).await;
 }
 
 fn closed<T>() -> Result<T> {
