@@ -1,7 +1,7 @@
 //! Opening files, and locating their bytes.
 
 use super::blocks::Blocks;
-use super::errors::Effect;
+use super::errors::{Effect, is_being_recovered};
 use super::library::LibraryFile;
 use super::library_writer::LibraryWriter;
 use super::namespace::checked_permission;
@@ -313,10 +313,6 @@ fn write_options(options: &CreateOptions) -> Result<WriteOptions> {
 /// Whether the adapter can't write such a file.
 fn is_for_library(status: &FileStatus) -> bool {
     status.erasure_coding.is_some() || status.encryption.is_some()
-}
-
-fn is_being_recovered(error: &Error) -> bool {
-    error.kind() == ErrorKind::Busy && error.message().contains("recover")
 }
 
 /// The library reports "already exists" for a directory, and for a file that has a writer.

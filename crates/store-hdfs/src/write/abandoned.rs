@@ -67,13 +67,16 @@ async fn is_left_open(holder: &LeaseHolder, path: &str, id: u64) -> Result<bool>
     match holder.call::<_, EmptyResponse>("fsync", &request).await {
         Ok(EmptyResponse {}) => Ok(true),
         // A recovery has begun.
-        Err(error) if error.kind() == ErrorKind::Busy && error.message().contains(OWNED_BY_NAMENODE) => {
-            Ok(true)
-        }
+        Err(error) if error.kind() == ErrorKind::Busy && is_owned_by_namenode(error.message()) => Ok(true),
         // It is closed, or another client writes it, which a recovery would cut off.
         Err(error) if error.kind() == ErrorKind::Busy => Ok(false),
         Err(error) => Err(error),
     }
+}
+
+/// The file's path comes after the owner's name, and may have any words.
+fn is_owned_by_namenode(message: &str) -> bool {
+    message.split_once(": ").is_some_and(|(owner, _)| owner.contains(OWNED_BY_NAMENODE))
 }
 
 #[cfg(test)]

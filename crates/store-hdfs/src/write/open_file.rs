@@ -1,5 +1,6 @@
 //! A file that a user has open for writing, and the calls about it to the namenode.
 
+use super::super::errors::is_not_reported;
 use super::super::retry::Backoff;
 use super::super::wire::{
     DatanodeId, ExtendedBlock, FAR_OFFSET, GetBlockLocationsRequest, GetBlockLocationsResponse,
@@ -226,10 +227,6 @@ impl Drop for OpenFile {
     fn drop(&mut self) {
         self.holder.closed(self.opening);
     }
-}
-
-fn is_not_reported(error: &Error) -> bool {
-    error.kind() == ErrorKind::Busy && error.message().starts_with("Not replicated yet")
 }
 
 fn strange(what: &'static str) -> Error {
