@@ -112,10 +112,15 @@ impl Shared {
             block_size: options.block_size.unwrap_or(settings.block_size),
         };
         match OpenFile::create(&holder, path, &new).await {
-            Ok(opened) if !is_for_library(&opened.status) => Ok(Box::new(self.writer(who, settings, opened))),
-            Ok(_) => {
+            Ok(opened) => {
+                let is_for_library = is_for_library(&opened.status);
+                let writer = self.writer(who, settings, opened);
+                if !is_for_library {
+                    return Ok(Box::new(writer));
+                }
                 tracing::debug!(path, "an erasure-coded or encrypted file, written by the library");
-                // This replaces the file that was just created.
+                // The library replaces the file that was just created. If it fails, that one mustn't stay open.
+                writer.close_unchanged().await?;
                 self.create_by_library(who, path, WriteOptions { overwrite: true, ..options }).await
             }
             // The adapter offers no encryption, so the namenode refuses it here.
