@@ -99,7 +99,10 @@ impl Shared {
         path: &str,
         options: &CreateOptions,
     ) -> Result<Box<dyn FileWriter>> {
-        self.recoveries.wait(path).await;
+        match options.overwrite {
+            true => self.recoveries.wait_to_replace(path).await,
+            false => self.recoveries.wait(path).await,
+        }
         let options = write_options(options)?;
         let Some(settings) = &self.write_settings else {
             return self.create_by_library(who, path, options).await;
