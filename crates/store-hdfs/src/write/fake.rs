@@ -1,12 +1,15 @@
-//! A namenode for tests, which answers each call as a function decides.
+//! Servers for tests: a namenode, which answers each call as a function decides, and hosts that are down.
 
 use super::super::wire::{RPC_FATAL, RPC_SUCCESS, RequestHeader, RpcRequestHeader, RpcResponseHeader};
 use bytes::Bytes;
 use prost::Message;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::time::timeout;
 
 /// `RpcResponseHeaderProto.RpcStatusProto`: the call failed, and others go on.
 const RPC_ERROR: i32 = 1;
@@ -18,8 +21,6 @@ pub enum Answer {
     Message(Vec<u8>),
     /// An exception's class and message.
     Exception(&'static str, String),
-    /// The connection breaks, as if the answer was lost.
-    Loss,
     /// None, ever. The connection takes other calls.
     Silence,
 }
@@ -47,6 +48,27 @@ pub async fn namenode(answer: impl Fn(&str, &[u8]) -> Answer + Send + Sync + 'st
         }
     });
     address
+}
+
+/// A host that is down: it never answers a connection.
+pub struct Down {
+    pub address: SocketAddr,
+    _listener: TcpListener,
+    /// They fill the listener's queue.
+    _queued: Vec<TcpStream>,
+}
+
+/// An address on loopback without answers.
+pub async fn host_that_is_down() -> Down {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let listener = socket.listen(1).unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut queued = Vec::new();
+    while let Ok(connected) = timeout(Duration::from_millis(300), TcpStream::connect(address)).await {
+        queued.push(connected.unwrap());
+    }
+    Down { address, _listener: listener, _queued: queued }
 }
 
 /// Serves on loopback as a namenode that refuses all users with this exception
@@ -89,7 +111,6 @@ async fn serve(mut stream: TcpStream, answer: Arc<impl Fn(&str, &[u8]) -> Answer
                     (RPC_ERROR, class.to_owned(), message);
                 None
             }
-            Answer::Loss => return Ok(()),
             Answer::Silence => continue,
         };
         let mut frame = header.encode_length_delimited_to_vec();

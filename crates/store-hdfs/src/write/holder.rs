@@ -199,23 +199,14 @@ mod tests {
     use futures::future::join_all;
     use std::sync::atomic::AtomicBool;
     use strait_store::ErrorKind;
-    use tokio::net::{TcpSocket, TcpStream};
     use tokio::sync::mpsc::unbounded_channel;
     use tokio::time::timeout;
 
     #[tokio::test]
     async fn calls_wait_together_for_a_namenode_whose_host_is_down() {
-        // As a host that is down, it never answers a connection: its queue is full.
-        let socket = TcpSocket::new_v4().unwrap();
-        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
-        let silent = socket.listen(1).unwrap();
-        let address = silent.local_addr().unwrap();
-        let mut queued = Vec::new();
-        while let Ok(connected) = timeout(Duration::from_millis(300), TcpStream::connect(address)).await {
-            queued.push(connected.unwrap());
-        }
+        let down = fake::host_that_is_down().await;
         let active = fake::namenode(|_, _| fake::Answer::Message(Vec::new())).await;
-        let namenode = Arc::new(Namenode::new(vec![address.to_string(), active]));
+        let namenode = Arc::new(Namenode::new(vec![down.address.to_string(), active]));
         let holder = LeaseHolder::new(namenode, "alice");
         let request = RenewLeaseRequest { client_name: holder.name.clone() };
         let begin = Instant::now();

@@ -87,6 +87,11 @@ impl Settings {
         extended(self.read_timeout, datanodes)
     }
 
+    /// Time in which the last datanode of a pipeline has to accept a connection.
+    pub fn connect_timeout(&self) -> Duration {
+        extended(self.read_timeout, 0)
+    }
+
     /// Time in which a pipeline has to accept a packet.
     pub fn write_timeout(&self, datanodes: usize) -> Duration {
         extended(self.write_timeout, datanodes)
