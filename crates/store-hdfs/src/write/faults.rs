@@ -259,3 +259,20 @@ async fn a_block_is_recovered_as_often_as_configured() {
     assert!(error.message().contains("dfs.client.pipeline.recovery.max-retries"), "{error}");
     assert_eq!(all(events), [pipeline(Stage::Create, "abc"), pipeline(Stage::StreamingRecovery, "ab")]);
 }
+
+#[tokio::test]
+async fn a_datanode_on_this_host_is_waited_for_while_it_restarts() {
+    let reply: Reply = |number, packet, datanodes| {
+        let mut ack = acked(packet, datanodes);
+        if number == 0 {
+            (ack.sequence, ack.replies[0]) = (UNKNOWN, status::OOB_RESTART);
+        }
+        ack
+    };
+    let mut config = HadoopConfig::default();
+    config.set("dfs.client.datanode-restart.timeout", "100ms");
+    let (mut writer, events) = writer(&config, &["a", "b", "c", "d"], reply).await;
+    writer.append(Bytes::from_static(b"flushed")).await.unwrap();
+    writer.flush().await.unwrap();
+    assert_eq!(all(events), [pipeline(Stage::Create, "abc"), pipeline(Stage::StreamingRecovery, "abc")]);
+}
