@@ -3,7 +3,7 @@
 use super::rpc::{
     ANSWER_TIMEOUT, MAX_ANSWER_BYTES, RpcError, decode_answer, frame, greet, request_header, rpc_header,
 };
-use super::wire::RpcResponseHeader;
+use super::wire::{RPC_FATAL, RpcResponseHeader};
 use bytes::Bytes;
 use prost::Message;
 use std::collections::HashMap;
@@ -21,6 +21,8 @@ use tokio::time::timeout;
 const MAX_IDLE: Duration = Duration::from_secs(10);
 /// The reader's buffer: answers to writers are some hundred bytes.
 const READ_BYTES: usize = 4 << 10;
+/// After a call couldn't be sent: time limit for the server's reason, which is received already.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Identifies a call for the namenode, also if it is repeated on another connection.
 #[derive(Debug, Clone, Copy)]
@@ -52,9 +54,15 @@ type Answer = Result<Bytes, RpcError>;
 /// The calls that wait for an answer, by number.
 type Waiting = HashMap<i32, oneshot::Sender<Answer>>;
 
-/// None once the connection has ended.
 #[derive(Debug)]
-struct Calls(Mutex<Option<Waiting>>);
+struct Calls(Mutex<State>);
+
+#[derive(Debug)]
+enum State {
+    Open(Waiting),
+    /// It takes no calls. The server's exception (class and message), if that ended it.
+    Ended(Option<(String, String)>),
+}
 
 impl Channel {
     /// Connects to `address` (`host:port`) as `user`.
@@ -66,14 +74,14 @@ impl Channel {
     ) -> Result<Self, RpcError> {
         let stream = greet(address, user, protocol, client).await?;
         let (read, half) = stream.into_split();
-        let calls = Arc::new(Calls(Mutex::new(Some(HashMap::new()))));
+        let calls = Arc::new(Calls(Mutex::new(State::Open(HashMap::new()))));
         let reader = tokio::spawn(receive_all(read, Arc::clone(&calls)));
         Ok(Self { writing: tokio::sync::Mutex::new(Writing { half, is_torn: false }), calls, reader })
     }
 
     /// Whether it can't take calls any more.
     pub fn has_ended(&self) -> bool {
-        self.calls.lock().is_none()
+        matches!(*self.calls.lock(), State::Ended(_))
     }
 
     /// Calls `method` of `protocol`. After a timeout the connection takes no further calls.
@@ -88,7 +96,12 @@ impl Channel {
         let call = frame(&[&header, &request_header(protocol, method), request]);
         let answer = self.calls.expect(id.call)?;
         let exchange = async {
-            self.send(&call).await?;
+            if let Err(error) = self.send(&call).await {
+                return match timeout(LAST_WORDS, answer).await {
+                    Ok(Ok(Err(refusal @ RpcError::Java { .. }))) => Err(refusal),
+                    _ => Err(error),
+                };
+            }
             answer.await.unwrap_or_else(|_| Err(RpcError::Broken(io::ErrorKind::ConnectionAborted.into())))
         };
         let outcome = timeout(ANSWER_TIMEOUT, exchange).await;
@@ -120,23 +133,50 @@ impl Drop for Channel {
 }
 
 impl Calls {
-    fn lock(&self) -> MutexGuard<'_, Option<Waiting>> {
+    fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn expect(&self, call: i32) -> Result<oneshot::Receiver<Answer>, RpcError> {
-        let ended =
-            || RpcError::NotSent(io::Error::new(io::ErrorKind::NotConnected, "the connection has ended"));
-        let (answer, expected) = oneshot::channel();
-        self.lock().as_mut().ok_or_else(ended)?.insert(call, answer);
-        Ok(expected)
+        match &mut *self.lock() {
+            State::Open(waiting) => {
+                let (answer, expected) = oneshot::channel();
+                waiting.insert(call, answer);
+                Ok(expected)
+            }
+            State::Ended(Some((class, message))) => {
+                Err(RpcError::Java { class: class.clone(), message: message.clone() })
+            }
+            State::Ended(None) => {
+                let ended = io::Error::new(io::ErrorKind::NotConnected, "the connection has ended");
+                Err(RpcError::NotSent(ended))
+            }
+        }
     }
 
+    /// Ends it after an error of the connection.
     fn end(&self, reason: &io::Error) {
-        for (_, answer) in self.lock().take().into_iter().flatten() {
+        for answer in self.take(None) {
             // Its caller may have left.
             let _ = answer.send(Err(RpcError::Broken(io::Error::new(reason.kind(), reason.to_string()))));
         }
+    }
+
+    /// Ends it since the server refuses the user, or any call.
+    fn refuse(&self, class: &str, message: &str) {
+        for answer in self.take(Some((class.to_owned(), message.to_owned()))) {
+            // Its caller may have left.
+            let _ = answer.send(Err(RpcError::Java { class: class.to_owned(), message: message.to_owned() }));
+        }
+    }
+
+    /// The calls that still waited. The first reason stays.
+    fn take(&self, refusal: Option<(String, String)>) -> Vec<oneshot::Sender<Answer>> {
+        let mut state = self.lock();
+        let State::Open(waiting) = &mut *state else { return Vec::new() };
+        let answers = waiting.drain().map(|(_, answer)| answer).collect();
+        *state = State::Ended(refusal);
+        answers
     }
 }
 
@@ -151,11 +191,11 @@ async fn receive_all(read: OwnedReadHalf, calls: Arc<Calls>) {
             Ok(Err(error)) => break error,
             Err(_) => {
                 // Calls whose callers have left don't keep the connection.
-                let mut calls = calls.lock();
-                let Some(waiting) = calls.as_mut() else { return };
+                let mut state = calls.lock();
+                let State::Open(waiting) = &mut *state else { return };
                 waiting.retain(|_, answer| !answer.is_closed());
                 if waiting.is_empty() {
-                    *calls = None;
+                    *state = State::Ended(None);
                     return;
                 }
                 continue;
@@ -183,9 +223,17 @@ async fn receive(read: &mut BufReader<OwnedReadHalf>, calls: &Calls) -> io::Resu
     }
     let mut answer = Bytes::from(answer);
     let header = RpcResponseHeader::decode_length_delimited(&mut answer).map_err(io::Error::other)?;
+    if header.status == RPC_FATAL {
+        calls.refuse(&header.exception_class, &header.error_message);
+        return Ok(());
+    }
     let call = header.call_id as i32;
     let outcome = decode_answer(header, answer);
-    if let Some(waiting) = calls.lock().as_mut().and_then(|waiting| waiting.remove(&call)) {
+    let waiting = match &mut *calls.lock() {
+        State::Open(waiting) => waiting.remove(&call),
+        State::Ended(_) => None,
+    };
+    if let Some(waiting) = waiting {
         // Its caller may have left.
         let _ = waiting.send(outcome);
     }

@@ -1,6 +1,8 @@
 //! Hadoop's errors, as kinds.
 
+use super::rpc::RpcError;
 use hdfs_native::HdfsError;
+use std::error::Error as _;
 use std::io;
 use strait_store::{Error, ErrorKind};
 
@@ -27,7 +29,7 @@ pub(super) fn is_about_the_namenode(kind: ErrorKind) -> bool {
 /// The error for a Java exception: `class` with package, `message` perhaps with a stack trace.
 pub(super) fn from_java(class: &str, message: &str) -> Error {
     let line = first_line(message);
-    let simple = class.rsplit(['.', '$']).next().unwrap_or(class);
+    let simple = simple_name(class);
     let error = Error::new(kind_of(simple, line), shown(simple, line));
     match simple {
         // A retry can't recover a lost lease.
@@ -36,31 +38,77 @@ pub(super) fn from_java(class: &str, message: &str) -> Error {
     }
 }
 
+fn simple_name(class: &str) -> &str {
+    class.rsplit(['.', '$']).next().unwrap_or(class)
+}
+
+/// Whether this is a Java exception of this class, named without its package.
+fn is_of(error: &Error, class: &str) -> bool {
+    let Some(source) = error.source() else { return false };
+    let by_adapter = match source.downcast_ref() {
+        Some(RpcError::Java { class, .. }) => Some(class),
+        _ => None,
+    };
+    let by_library = match source.downcast_ref() {
+        Some(HdfsError::RPCError(class, _) | HdfsError::FatalRPCError(class, _)) => Some(class),
+        _ => None,
+    };
+    by_adapter.or(by_library).is_some_and(|found| simple_name(found) == class)
+}
+
+/// Whether the namenode recovers the file from a writer, so that it will be free in seconds.
+pub(super) fn is_being_recovered(error: &Error) -> bool {
+    is_of(error, "RecoveryInProgressException")
+}
+
+/// Whether too few datanodes have reported the file's last block yet.
+pub(super) fn is_not_reported(error: &Error) -> bool {
+    is_of(error, "NotReplicatedYetException")
+}
+
 fn kind_of(class: &str, message: &str) -> ErrorKind {
     match class {
         "FileNotFoundException" if message.starts_with("Path is not a file") => ErrorKind::IsADirectory,
-        "FileNotFoundException" | "PathNotFoundException" | "NoSuchFileException" => ErrorKind::NotFound,
+        "FileNotFoundException"
+        | "PathNotFoundException"
+        | "NoSuchFileException"
+        | "XAttrNotFoundException" => ErrorKind::NotFound,
         "FileAlreadyExistsException" | "PathExistsException" => ErrorKind::AlreadyExists,
         "ParentNotDirectoryException" | "PathIsNotDirectoryException" => ErrorKind::NotADirectory,
         "PathIsDirectoryException" => ErrorKind::IsADirectory,
         "PathIsNotEmptyDirectoryException" => ErrorKind::NotEmpty,
         // The namenode's answer for a path that leads through a file.
         "AccessControlException" if message.ends_with("(is not a directory)") => ErrorKind::NotADirectory,
-        "AccessControlException" | "AuthorizationException" | "SnapshotAccessControlException" => {
-            ErrorKind::PermissionDenied
-        }
-        "SaslException" | "GSSException" | "InvalidToken" | "AuthenticationException" => {
-            ErrorKind::Unauthenticated
-        }
+        "AccessControlException"
+        | "TraverseAccessControlException"
+        | "SnapshotAccessControlException"
+        | "AuthorizationException"
+        | "PathAccessDeniedException"
+        | "PathPermissionException" => ErrorKind::PermissionDenied,
+        "SaslException"
+        | "GSSException"
+        | "InvalidToken"
+        | "AuthenticationException"
+        | "KerberosAuthException" => ErrorKind::Unauthenticated,
         "IllegalArgumentException"
         | "HadoopIllegalArgumentException"
         | "InvalidPathException"
+        | "IllegalReservedPathException"
+        | "IllegalNameException"
         | "PathComponentTooLongException"
+        | "FSLimitException"
         | "InvalidRequestException"
-        | "SnapshotException" => ErrorKind::InvalidArgument,
-        "UnsupportedOperationException" | "RpcNoSuchMethodException" | "RpcNoSuchProtocolException" => {
-            ErrorKind::Unsupported
-        }
+        | "SnapshotException"
+        | "AclException"
+        | "NoECPolicySetException" => ErrorKind::InvalidArgument,
+        "UnsupportedOperationException"
+        | "UnsupportedActionException"
+        | "UnresolvedLinkException"
+        | "UnresolvedPathException"
+        | "UnknownCipherSuiteException"
+        | "UnknownCryptoProtocolVersionException"
+        | "RpcNoSuchMethodException"
+        | "RpcNoSuchProtocolException" => ErrorKind::Unsupported,
         "AlreadyBeingCreatedException"
         | "RecoveryInProgressException"
         | "LeaseExpiredException"
@@ -69,12 +117,22 @@ fn kind_of(class: &str, message: &str) -> ErrorKind {
         | "NSQuotaExceededException"
         | "DSQuotaExceededException"
         | "QuotaByStorageTypeExceededException"
+        | "ClusterStorageCapacityExceededException"
         | "MaxDirectoryItemsExceededException"
         | "DiskOutOfSpaceException" => ErrorKind::NoSpace,
         "SafeModeException"
         | "RetriableException"
+        | "RetryStartFileException"
         | "StandbyException"
         | "ObserverRetryOnActiveException"
+        | "NoNamenodesAvailableException"
+        | "NotEnoughReplicasException"
+        | "ReplicaNotFoundException"
+        | "InvalidBlockTokenException"
+        | "ConnectException"
+        | "ConnectTimeoutException"
+        | "NoRouteToHostException"
+        | "CallQueueOverflowException"
         | "RpcServerException" => ErrorKind::Unavailable,
         "SocketTimeoutException" | "TimeoutException" => ErrorKind::TimedOut,
         "ChecksumException" | "BlockMissingException" => ErrorKind::Corrupt,
@@ -95,15 +153,21 @@ pub(super) fn is_without_targets(error: &Error) -> bool {
 /// them.
 fn kind_by_message(message: &str) -> ErrorKind {
     let invalid = ["Requested replication factor", "Specified block size", "Rename destination "];
+    // An append to a file whose last block has too few live replicas.
+    let is_unreplicated =
+        message.starts_with("append: lastBlock=") && message.ends_with("is not sufficiently replicated yet.");
     if invalid.iter().any(|start| message.starts_with(start)) {
         ErrorKind::InvalidArgument
-    } else if message.contains(NO_TARGETS) {
+    } else if message.contains(NO_TARGETS) || is_unreplicated {
         // No datanode has room, or there is none: both may be temporary.
         ErrorKind::Unavailable
     } else {
         ErrorKind::Internal
     }
 }
+
+/// The library's words for an hsync of an erasure-coded file.
+const NOT_SUPPORTED: &str = "is not supported for erasure-coded files";
 
 /// The library's error as ours, with its first line as the message.
 pub(super) fn from_library(error: HdfsError, effect: Effect) -> Error {
@@ -124,6 +188,7 @@ pub(super) fn from_library(error: HdfsError, effect: Effect) -> Error {
         HdfsError::UnsupportedFeature(_) | HdfsError::UnsupportedErasureCodingPolicy(_) => {
             ErrorKind::Unsupported
         }
+        HdfsError::OperationFailed(message) if message.contains(NOT_SUPPORTED) => ErrorKind::Unsupported,
         HdfsError::ChecksumError | HdfsError::BlocksNotFound(_) => ErrorKind::Corrupt,
         HdfsError::DataTransferError(_) => ErrorKind::Unavailable,
         HdfsError::SASLError(_) | HdfsError::GSSAPIError(..) | HdfsError::NoSASLMechanism => {
@@ -191,6 +256,63 @@ mod tests {
             assert_eq!(error.kind(), kind, "{class}: {message}");
             assert_eq!(error.message(), message);
         }
+    }
+
+    #[test]
+    fn each_of_hadoops_exceptions_has_a_kind() {
+        let cases = [
+            ("hdfs.protocol.NSQuotaExceededException", ErrorKind::NoSpace),
+            ("hdfs.protocol.DSQuotaExceededException", ErrorKind::NoSpace),
+            ("hdfs.protocol.QuotaByStorageTypeExceededException", ErrorKind::NoSpace),
+            ("fs.ClusterStorageCapacityExceededException", ErrorKind::NoSpace),
+            ("hdfs.protocol.FSLimitException$MaxDirectoryItemsExceededException", ErrorKind::NoSpace),
+            ("hdfs.protocol.FSLimitException$PathComponentTooLongException", ErrorKind::InvalidArgument),
+            ("fs.InvalidPathException", ErrorKind::InvalidArgument),
+            ("HadoopIllegalArgumentException", ErrorKind::InvalidArgument),
+            ("hdfs.protocol.AclException", ErrorKind::InvalidArgument),
+            ("hdfs.protocol.NoECPolicySetException", ErrorKind::InvalidArgument),
+            ("fs.ParentNotDirectoryException", ErrorKind::NotADirectory),
+            ("fs.PathIsNotEmptyDirectoryException", ErrorKind::NotEmpty),
+            ("hdfs.server.namenode.SafeModeException", ErrorKind::Unavailable),
+            ("hdfs.protocol.SafeModeException", ErrorKind::Unavailable),
+            ("ipc.RetriableException", ErrorKind::Unavailable),
+            ("hdfs.server.namenode.RetryStartFileException", ErrorKind::Unavailable),
+            ("hdfs.protocol.UnresolvedPathException", ErrorKind::Unsupported),
+            ("fs.UnresolvedLinkException", ErrorKind::Unsupported),
+            ("hdfs.server.namenode.UnsupportedActionException", ErrorKind::Unsupported),
+            ("hdfs.UnknownCryptoProtocolVersionException", ErrorKind::Unsupported),
+            ("hdfs.server.namenode.LeaseExpiredException", ErrorKind::Busy),
+            ("hdfs.protocol.AlreadyBeingCreatedException", ErrorKind::Busy),
+            ("hdfs.protocol.NotReplicatedYetException", ErrorKind::Busy),
+            ("security.authorize.AuthorizationException", ErrorKind::PermissionDenied),
+            (
+                "hdfs.server.namenode.FSPermissionChecker$TraverseAccessControlException",
+                ErrorKind::PermissionDenied,
+            ),
+        ];
+        for (class, kind) in cases {
+            let error = from_java(&format!("org.apache.hadoop.{class}"), "x");
+            assert_eq!(error.kind(), kind, "{class}");
+        }
+        let unreplicated = "append: lastBlock=blk_1_2(size=3, blockType=CONTIGUOUS) of src=/f is not sufficiently replicated yet.";
+        assert_eq!(from_java("java.io.IOException", unreplicated).kind(), ErrorKind::Unavailable);
+        let unsynced = HdfsError::OperationFailed("hsync is not supported for erasure-coded files".into());
+        assert_eq!(from_library(unsynced, Effect::Mutation).kind(), ErrorKind::Unsupported);
+    }
+
+    #[test]
+    fn a_recovery_is_known_by_its_exception_and_not_by_a_files_name() {
+        let message = |why| format!("Failed to APPEND_FILE /recovered for a on 127.0.0.1 because {why}");
+        let thrown = |class: &str, message: String| {
+            let class = format!("org.apache.hadoop.hdfs.protocol.{class}");
+            let by_library = HdfsError::RPCError(class.clone(), message.clone());
+            let by_adapter = from_java(&class, &message).caused_by(RpcError::Java { class, message });
+            [by_adapter, from_library(by_library, Effect::Mutation)]
+        };
+        let busy = message("this file lease is currently owned by b on 127.0.0.1");
+        assert!(!thrown("AlreadyBeingCreatedException", busy).iter().any(is_being_recovered));
+        let soon = message("lease recovery is in progress. Try again later.");
+        assert!(thrown("RecoveryInProgressException", soon).iter().all(is_being_recovered));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Opening files, and locating their bytes.
 
 use super::blocks::Blocks;
-use super::errors::Effect;
+use super::errors::{Effect, is_being_recovered};
 use super::library::LibraryFile;
 use super::library_writer::LibraryWriter;
 use super::namespace::checked_permission;
@@ -10,8 +10,10 @@ use super::recovery::recover;
 use super::retry::{Backoff, PATIENCE, with_patience};
 use super::shared::Shared;
 use super::source::{DatanodesFile, Source};
-use super::wire::{LocatedBlock, LocatedBlocks};
-use super::write::{Context, DatanodesWriter, FileStatus, LeaseHolder, Settings};
+use super::wire::{FAR_OFFSET, LocatedBlock, LocatedBlocks};
+use super::write::{
+    Context, DatanodesWriter, FileStatus, LeaseHolder, NewFile, OpenFile, Opened, Settings, recover_unknown,
+};
 use hdfs_native::WriteOptions;
 use std::ops::Range;
 use std::sync::Arc;
@@ -25,10 +27,6 @@ use tokio::runtime::Handle;
 /// Permission of a new file for which the caller gives none: Hadoop's own default (0666 less the
 /// umask 022).
 const DEFAULT_FILE_PERMISSION: u32 = 0o644;
-
-/// An offset beyond every file: a request for it returns the length and the last block without the
-/// blocks before.
-const FAR_OFFSET: u64 = i64::MAX as u64 - 1;
 
 /// Time that an append waits while the namenode recovers the file from a dead writer: a recovery
 /// takes seconds.
@@ -101,25 +99,31 @@ impl Shared {
         path: &str,
         options: &CreateOptions,
     ) -> Result<Box<dyn FileWriter>> {
-        self.recoveries.wait(path).await;
+        match options.overwrite {
+            true => self.recoveries.wait_to_replace(path).await,
+            false => self.recoveries.wait(path).await,
+        }
         let options = write_options(options)?;
         let Some(settings) = &self.write_settings else {
             return self.create_by_library(who, path, options).await;
         };
         let holder = self.own_holder(who)?;
-        let replication = options.replication.unwrap_or(settings.replication);
-        let block_size = options.block_size.unwrap_or(settings.block_size);
-        let created =
-            holder.create(path, options.permission, options.overwrite, replication, block_size).await;
-        match created {
-            Ok(status) if !is_for_library(&status) => {
-                let memory = Pool::of_process().share(&who.user);
-                let context = self.write_context(settings);
-                Ok(Box::new(DatanodesWriter::new(context, &holder, path, &status, None, memory)))
-            }
-            Ok(_) => {
+        let new = NewFile {
+            permission: options.permission,
+            overwrite: options.overwrite,
+            replication: options.replication.unwrap_or(settings.replication),
+            block_size: options.block_size.unwrap_or(settings.block_size),
+        };
+        match OpenFile::create(&holder, path, &new).await {
+            Ok(opened) => {
+                let is_for_library = is_for_library(&opened.status);
+                let writer = self.writer(who, settings, opened);
+                if !is_for_library {
+                    return Ok(Box::new(writer));
+                }
                 tracing::debug!(path, "an erasure-coded or encrypted file, written by the library");
-                // This replaces the file that was just created.
+                // The library replaces the file that was just created. If it fails, that one mustn't stay open.
+                writer.close_unchanged().await?;
                 self.create_by_library(who, path, WriteOptions { overwrite: true, ..options }).await
             }
             // The adapter offers no encryption, so the namenode refuses it here.
@@ -135,7 +139,7 @@ impl Shared {
     fn not_opened(&self, holder: &Arc<LeaseHolder>, path: &str, error: Error) -> Error {
         if error.kind() == ErrorKind::OutcomeUnknown {
             let (holder, at) = (Arc::clone(holder), path.to_owned());
-            let recovery = async move { recover(&at, || holder.recover_unknown(&at)).await };
+            let recovery = async move { recover(&at, || recover_unknown(&holder, &at)).await };
             self.recoveries.run(path.to_owned(), recovery, &Handle::current());
         }
         error
@@ -161,8 +165,8 @@ impl Shared {
         let Some(settings) = &self.write_settings else { return self.append_by_library(who, path).await };
         let holder = self.own_holder(who)?;
         let mut backoff = Backoff::within(APPEND_PATIENCE);
-        let (status, last) = loop {
-            match holder.append(path).await {
+        let opened = loop {
+            match OpenFile::append(&holder, path).await {
                 Ok(opened) => break opened,
                 Err(error) if is_being_recovered(&error) && backoff.pause().await => {}
                 // The namenode's answer for an erasure-coded file.
@@ -173,10 +177,9 @@ impl Shared {
                 Err(error) => return Err(append_refusal(self.not_opened(&holder, path, error))),
             }
         };
-        let memory = Pool::of_process().share(&who.user);
-        let context = self.write_context(settings);
-        let writer = DatanodesWriter::new(context, &holder, path, &status, last, memory);
-        if is_for_library(&status) {
+        let is_for_library = is_for_library(&opened.status);
+        let writer = self.writer(who, settings, opened);
+        if is_for_library {
             tracing::debug!(path, "an erasure-coded or encrypted file, appended to by the library");
             writer.close_unchanged().await?;
             return self.append_by_library(who, path).await;
@@ -212,12 +215,14 @@ impl Shared {
         }
     }
 
-    fn write_context(&self, settings: &Arc<Settings>) -> Context {
-        Context {
+    /// The adapter's writer of a file that was just opened.
+    fn writer(&self, who: &Principal, settings: &Arc<Settings>, opened: Opened) -> DatanodesWriter {
+        let context = Context {
             datanodes: Arc::clone(&self.datanodes),
             settings: Arc::clone(settings),
             recoveries: Arc::clone(&self.recoveries),
-        }
+        };
+        DatanodesWriter::new(context, opened, Pool::of_process().share(&who.user))
     }
 
     pub async fn truncate(&self, who: &Principal, path: &str, length: u64) -> Result<()> {
@@ -316,10 +321,6 @@ fn write_options(options: &CreateOptions) -> Result<WriteOptions> {
 /// Whether the adapter can't write such a file.
 fn is_for_library(status: &FileStatus) -> bool {
     status.erasure_coding.is_some() || status.encryption.is_some()
-}
-
-fn is_being_recovered(error: &Error) -> bool {
-    error.kind() == ErrorKind::Busy && error.message().contains("recover")
 }
 
 /// The library reports "already exists" for a directory, and for a file that has a writer.

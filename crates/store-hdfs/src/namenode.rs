@@ -151,7 +151,8 @@ impl Namenode {
             };
             match &error {
                 RpcError::Java { class, message } if !is_elsewhere(class) && !is_passing(class) => {
-                    return Err(from_java(class, message));
+                    let refusal = from_java(class, message);
+                    return Err(refusal.caused_by(error));
                 }
                 RpcError::Broken(_) if effect == Effect::Mutation => {
                     let message = format!("namenode {}: {error}", self.addresses[index]);

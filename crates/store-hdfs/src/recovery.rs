@@ -27,7 +27,15 @@ const OUTAGE_LIMIT: Duration = Duration::from_secs(24 * 3_600);
 /// The running recoveries, by path.
 #[derive(Debug, Default)]
 pub(super) struct Recoveries {
-    running: Mutex<HashMap<String, watch::Receiver<()>>>,
+    running: Mutex<HashMap<String, Running>>,
+}
+
+#[derive(Debug, Clone)]
+struct Running {
+    /// Ends with the recovery.
+    end: watch::Receiver<()>,
+    /// It would also cut off a new file at the path.
+    by_path: bool,
 }
 
 impl Recoveries {
@@ -40,24 +48,35 @@ impl Recoveries {
             };
             recover(&at, ask).await;
         };
-        self.run(path, recovery, runtime);
+        self.spawn(path, true, recovery, runtime);
     }
 
-    /// Runs the recovery of `path`, for which others wait.
+    /// Runs the recovery of the file that was at `path`, for which others wait. It must leave another file
+    /// there alone.
     pub fn run(
         self: &Arc<Self>,
         path: String,
         recovery: impl Future<Output = ()> + Send + 'static,
         runtime: &Handle,
     ) {
-        let (done, waiting) = watch::channel(());
-        self.lock().insert(path.clone(), waiting.clone());
+        self.spawn(path, false, recovery, runtime);
+    }
+
+    fn spawn(
+        self: &Arc<Self>,
+        path: String,
+        by_path: bool,
+        recovery: impl Future<Output = ()> + Send + 'static,
+        runtime: &Handle,
+    ) {
+        let (done, end) = watch::channel(());
+        self.lock().insert(path.clone(), Running { end: end.clone(), by_path });
         let recoveries = Arc::clone(self);
         runtime.spawn(async move {
             recovery.await;
             let mut running = recoveries.lock();
             // A later recovery of the same path has an entry of its own.
-            if running.get(&path).is_some_and(|entry| entry.same_channel(&waiting)) {
+            if running.get(&path).is_some_and(|entry| entry.end.same_channel(&end)) {
                 running.remove(&path);
             }
             drop(running);
@@ -68,16 +87,30 @@ impl Recoveries {
     /// Waits for a running recovery of `path`, for [`RECOVERY_LIMIT`] at most: the namenode would
     /// mistake a new writer of the file for the abandoned one.
     pub async fn wait(&self, path: &str) {
-        let waiting = self.lock().get(path).cloned();
-        if let Some(mut waiting) = waiting {
-            // The end of the recovery drops the sender, which ends this.
-            let ended = async { while waiting.changed().await.is_ok() {} };
-            let _ = timeout(RECOVERY_LIMIT, ended).await;
+        let running = self.lock().get(path).cloned();
+        if let Some(running) = running {
+            running.wait().await;
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, watch::Receiver<()>>> {
+    /// The same before a creation that replaces the file. Most recoveries don't concern the new one.
+    pub async fn wait_to_replace(&self, path: &str) {
+        let running = self.lock().get(path).filter(|running| running.by_path).cloned();
+        if let Some(running) = running {
+            running.wait().await;
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Running>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Running {
+    async fn wait(mut self) {
+        // The end of the recovery drops the sender, which ends this.
+        let ended = async { while self.end.changed().await.is_ok() {} };
+        let _ = timeout(RECOVERY_LIMIT, ended).await;
     }
 }
 
@@ -130,6 +163,8 @@ mod tests {
             recover("/f", ask).await;
         };
         recoveries.run("/f".to_owned(), recovery, &Handle::current());
+        recoveries.wait_to_replace("/f").await;
+        assert_eq!(begin.elapsed(), Duration::ZERO, "a new file isn't concerned");
         recoveries.wait("/f").await;
         assert!(begin.elapsed() < 2 * RECOVERY_LIMIT, "{:?}", begin.elapsed());
         pause_task("the outage", outage).await;

@@ -98,9 +98,13 @@ impl Connection {
         self.next_call = self.next_call.wrapping_add(1) & i32::MAX;
         let header = rpc_header(call_id, &self.client_id, 0);
         let call = frame(&[&header, &request_header(self.protocol, method), request]);
-        self.stream.write_all(&call).await.map_err(RpcError::Broken)?;
-
-        let mut answer = self.read_frame().await?;
+        let sent = self.stream.write_all(&call).await;
+        // If the server has closed the connection, its reason may be there.
+        let answer = self.read_frame().await;
+        let mut answer = match sent {
+            Ok(()) => answer?,
+            Err(error) => answer.map_err(|_| RpcError::Broken(error))?,
+        };
         let malformed = |error: prost::DecodeError| RpcError::Malformed(error.to_string());
         let header = RpcResponseHeader::decode_length_delimited(&mut answer).map_err(malformed)?;
         let answers_another = i64::from(header.call_id) != i64::from(call_id);

@@ -35,6 +35,8 @@ pub struct RpcResponseHeader {
 
 /// `RpcResponseHeaderProto.RpcStatusProto`: the answer follows.
 pub const RPC_SUCCESS: i32 = 0;
+/// `RpcResponseHeaderProto.RpcStatusProto`: the server refuses the connection, whatever call the header names.
+pub const RPC_FATAL: i32 = 2;
 
 /// ProtobufRpcEngine2.proto
 #[derive(Clone, PartialEq, Message)]
@@ -167,6 +169,10 @@ pub struct GetBlockLocationsRequest {
     #[prost(uint64, required, tag = "3")]
     pub length: u64,
 }
+
+/// An offset beyond every file: a request for it returns the length and the last block without the
+/// blocks before.
+pub const FAR_OFFSET: u64 = i64::MAX as u64 - 1;
 
 /// ClientNamenodeProtocol.proto
 #[derive(Clone, PartialEq, Message)]

@@ -5,7 +5,8 @@ use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use strait_store::{
-    CreateOptions, ErrorKind, FileReader, FileSystem, FileSystemExt, Principal, Result, StorePath,
+    CreateOptions, ErrorKind, FileReader, FileSystem, FileSystemExt, Principal, Result, SetAttributes,
+    StorePath,
 };
 use strait_store_hdfs::HdfsStore;
 use strait_testkit::{MiniHdfs, Options, current_user, http_request};
@@ -176,4 +177,22 @@ async fn an_erasure_coded_file_is_read_by_the_library() {
     assert_eq!(reader.read_at(3_333_333, 10).await.unwrap(), content[3_333_333..][..10]);
     let error = store.checksum(&me(), &path).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+
+    let mut writer = store.append(&me(), &path).await.unwrap();
+    writer.append(Bytes::from_static(b"x")).await.unwrap();
+    let error = writer.flush().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+    writer.close().await.unwrap();
+
+    // The namenode lets its owner create this file, but not replace it. It doesn't stay open.
+    let alice = Principal::new("alice");
+    store
+        .set_attributes(&me(), &dir, &SetAttributes { permission: Some(0o777), ..Default::default() })
+        .await
+        .unwrap();
+    let path = dir.join("read-only").unwrap();
+    let options = CreateOptions { permission: Some(0o444), ..CreateOptions::default() };
+    let error = store.create(&alice, &path, &options).await.err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{error}");
+    store.append(&me(), &path).await.unwrap().close().await.unwrap();
 }

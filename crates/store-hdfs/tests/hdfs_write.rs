@@ -14,7 +14,7 @@ use std::fs;
 use std::process::Command;
 use std::time::{Duration, Instant};
 use strait_store::{CreateOptions, ErrorKind, FileSystem, FileSystemExt, FileWriter, Principal, StorePath};
-use strait_store_hdfs::HdfsStore;
+use strait_store_hdfs::{HadoopConfig, HdfsStore};
 use strait_testkit::wait::{eventually_task, obtained, pause_task};
 use strait_testkit::{MiniHdfs, Options, current_user, http_request};
 
@@ -387,6 +387,35 @@ async fn failed_datanodes_are_left_out_and_replaced_after_a_flush() {
         }
     };
     join_all((0..8).map(write)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_datanode_that_stalls_before_the_end_of_a_block_is_replaced() {
+    let timeout = ("dfs.client.socket-timeout", "2000");
+    // The namenode itself replicates no block meanwhile.
+    let properties = vec![timeout, ("dfs.namenode.redundancy.interval.seconds", "3600")];
+    let options = Options { datanodes: 4, replication: 3, properties, ..Options::default() };
+    let mut scene = Scene::own(&options, "ended").await;
+    let mut config = HadoopConfig::default();
+    config.set(timeout.0, timeout.1);
+    scene.store = HdfsStore::connect_by(scene.hdfs.uri(), config).await.unwrap();
+    let path = scene.at("f");
+    let mut writer = scene.create(&path, MIB).await;
+    writer.append(pattern(100_000)).await.unwrap();
+    writer.flush().await.unwrap();
+    let victim = victim(&scene, &path, 1).await;
+    scene.hdfs.signal_datanode(victim, Signal::STOP);
+    // All bytes are acknowledged, so this sends the end of the block alone.
+    writer.close().await.unwrap();
+    let stalled = scene.hdfs.datanode_address(victim);
+    eventually_task("three replicas without the stalled one", async || {
+        let blocks = scene.store.block_locations(&scene.me, &path, 0..1).await.unwrap();
+        assert!(!blocks[0].addresses.contains(&stalled), "{blocks:?}");
+        blocks[0].addresses.len() == 3
+    })
+    .await;
+    assert!(scene.content(&path).await == pattern(100_000));
+    scene.hdfs.signal_datanode(victim, Signal::CONT);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -7,7 +7,7 @@ mod pool;
 mod transfer;
 
 pub(super) use block_stream::BlockStream;
-pub(super) use transfer::{OPERATION_TIMEOUT, Started, accepted, ask, receive_message};
+pub(super) use transfer::{Limits, OPERATION_TIMEOUT, Started, accepted, ask, receive_message};
 
 use super::block::Block;
 use super::errors::from_java;

@@ -24,6 +24,20 @@ const MAX_LENGTH_BYTES: usize = 3;
 /// One read receives an answer and the head of the bytes after it.
 const ANSWER_READ_BYTES: usize = 1 << 10;
 
+/// Time limits of an operation's start.
+#[derive(Debug, Clone, Copy)]
+pub(in super::super) struct Limits {
+    pub connect: Duration,
+    pub answer: Duration,
+}
+
+impl Limits {
+    /// For a datanode with this time to answer, in place of which others can be asked.
+    pub fn of(answer: Duration) -> Self {
+        Self { connect: CONNECT_TIMEOUT.min(answer), answer }
+    }
+}
+
 /// A datanode's agreement to an operation.
 pub(in super::super) struct Started {
     pub stream: TcpStream,
@@ -45,7 +59,7 @@ pub(super) async fn start(
     message: &impl Message,
     patience: Duration,
 ) -> io::Result<Started> {
-    let started = ask(datanodes, address, operation, message, patience).await?;
+    let started = ask(datanodes, address, operation, message, Limits::of(patience)).await?;
     accepted(&started.answer).map(|()| started)
 }
 
@@ -55,21 +69,21 @@ pub(in super::super) async fn ask(
     address: &str,
     operation: u8,
     message: &impl Message,
-    patience: Duration,
+    limits: Limits,
 ) -> io::Result<Started> {
     let mut request = TRANSFER_VERSION.to_be_bytes().to_vec();
     request.push(operation);
     request.extend(message.encode_length_delimited_to_vec());
     // A kept connection may be closed by now, which only its next use reveals.
     while let Some(stream) = datanodes.pool.take(address) {
-        match exchange(stream, &request, patience).await {
+        match exchange(stream, &request, limits.answer).await {
             Err(error) if error.kind() != io::ErrorKind::TimedOut => {}
             outcome => return outcome,
         }
     }
-    let stream = timeout(CONNECT_TIMEOUT.min(patience), TcpStream::connect(address)).await??;
+    let stream = timeout(limits.connect, TcpStream::connect(address)).await??;
     stream.set_nodelay(true)?;
-    exchange(stream, &request, patience).await
+    exchange(stream, &request, limits.answer).await
 }
 
 async fn exchange(mut stream: TcpStream, request: &[u8], patience: Duration) -> io::Result<Started> {

@@ -4,39 +4,24 @@
 use super::super::channel::{CallId, Channel};
 use super::super::errors::Effect;
 use super::super::namenode::Namenode;
-use super::super::retry::{Backoff, PATIENCE};
+use super::super::retry::PATIENCE;
 use super::super::rpc::{CLIENT_PROTOCOL, RpcError};
-use super::super::wire::{DatanodeId, ExtendedBlock};
 use super::wire::*;
 use prost::Message;
-use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
-use strait_store::{Error, ErrorKind, Result};
+use strait_store::Result;
+use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tokio::time::sleep;
 
 /// Half of the namenode's soft limit (`HdfsConstants.LEASE_SOFTLIMIT_PERIOD`), as Java's
 /// `LeaseRenewer`.
 const RENEWAL: Duration = Duration::from_secs(30);
-
-/// Holders kept: each may have a connection, which ends when it is idle. With more users at a time,
-/// a new connection costs some hundred microseconds.
-const MAX_HOLDERS: usize = 256;
-
-/// Calls that follow a refused one without a pause, while the namenode has no report of a block yet: a
-/// timer's tick is longer than most reports need.
-const TRIES_AT_ONCE: u32 = 2;
-
-/// First pause until the namenode has a block's report. Each further pause is twice as long. Datanodes report
-/// a block within a millisecond or two of their acknowledgement. Java waits 400 ms
-/// (`dfs.client.block.write.locateFollowingBlock.initial.delay.ms`).
-const FIRST_REPORT_PAUSE: Duration = Duration::from_millis(1);
-
-/// Part of the namenode's answer to a writer whose file the namenode itself recovers
-/// (`FSNamesystem.checkLease`, `HdfsServerConstants.NAMENODE_LEASE_HOLDER`).
-const OWNED_BY_NAMENODE: &str = "is not the lease owner (=HDFS_NameNode";
+/// Pause after a failed renewal (`LeaseRenewer.LEASE_RENEWER_SLEEP_DEFAULT`): the namenode waits for one for
+/// 60 s.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// One user.
 #[derive(Debug)]
@@ -48,12 +33,17 @@ pub struct LeaseHolder {
     client_id: [u8; 16],
     next_call: AtomicI32,
     connection: tokio::sync::Mutex<Connection>,
+    /// Read-locked while a file is being opened, write-locked while the namenode is told to recover one.
+    openings: RwLock<()>,
     open_files: Mutex<OpenFiles>,
 }
 
 #[derive(Debug, Default)]
 struct OpenFiles {
-    ids: Vec<u64>,
+    /// Each one's id, and the number of its opening.
+    files: Vec<(u64, u64)>,
+    /// Openings so far.
+    openings: u64,
     is_renewing: bool,
 }
 
@@ -66,46 +56,9 @@ struct Connection {
     failure: Option<(usize, Instant, io::Error)>,
 }
 
-/// An open file of a holder; its lease is renewed until this is dropped.
-#[derive(Debug)]
-pub struct OpenFile {
-    pub holder: Arc<LeaseHolder>,
-    pub path: String,
-    pub id: u64,
-}
-
-/// The holders, by user.
-#[derive(Debug, Default)]
-pub struct Holders(Mutex<Cache>);
-
-#[derive(Debug, Default)]
-struct Cache {
-    holders: HashMap<String, (Arc<LeaseHolder>, u64)>,
-    /// Counts uses; the holder with the smallest count has been unused longest.
-    clock: u64,
-}
-
-impl Holders {
-    pub fn get(&self, namenode: &Arc<Namenode>, user: &str) -> Arc<LeaseHolder> {
-        let mut cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Cache { holders, clock } = &mut *cache;
-        *clock += 1;
-        if let Some((holder, used)) = holders.get_mut(user) {
-            *used = *clock;
-            return Arc::clone(holder);
-        }
-        if holders.len() >= MAX_HOLDERS {
-            let oldest = holders.iter().min_by_key(|(_, (_, used))| *used).map(|(user, _)| user.clone());
-            oldest.map(|user| holders.remove(&user));
-        }
-        let holder = Arc::new(LeaseHolder::new(Arc::clone(namenode), user));
-        holders.insert(user.to_owned(), (Arc::clone(&holder), *clock));
-        holder
-    }
-}
-
 impl LeaseHolder {
-    fn new(namenode: Arc<Namenode>, user: &str) -> Self {
+    /// A holder without files.
+    pub fn new(namenode: Arc<Namenode>, user: &str) -> Self {
         Self {
             namenode,
             user: user.to_owned(),
@@ -113,6 +66,7 @@ impl LeaseHolder {
             client_id: *uuid::Uuid::new_v4().as_bytes(),
             next_call: AtomicI32::new(0),
             connection: tokio::sync::Mutex::default(),
+            openings: RwLock::default(),
             open_files: Mutex::default(),
         }
     }
@@ -122,64 +76,43 @@ impl LeaseHolder {
         &self.name
     }
 
-    /// Creates a file, and its missing parents.
-    pub async fn create(
-        &self,
-        path: &str,
-        permission: u32,
-        overwrite: bool,
-        replication: u32,
-        block_size: u64,
-    ) -> Result<FileStatus> {
-        let overwrite = if overwrite { create_flag::OVERWRITE } else { 0 };
-        let request = CreateRequest {
-            path: path.to_owned(),
-            permission: Permission { bits: permission },
-            client_name: self.name.clone(),
-            flags: create_flag::CREATE | overwrite,
-            create_parent: true,
-            replication,
-            block_size,
-        };
-        let answer: CreateResponse = self.call("create", &request).await?;
-        answer.status.ok_or_else(|| strange("a created file has no status"))
-    }
-
-    /// Opens a file to append to it. Returns its last block, too, which may be full.
-    pub async fn append(&self, path: &str) -> Result<(FileStatus, Option<TargetedBlock>)> {
-        let request = AppendRequest {
-            path: path.to_owned(),
-            client_name: self.name.clone(),
-            flags: Some(create_flag::APPEND),
-        };
-        let answer: AppendResponse = self.call("append", &request).await?;
-        let status = answer.status.ok_or_else(|| strange("an opened file has no status"))?;
-        Ok((status, answer.block))
-    }
-
-    /// Makes the namenode close the file at `path`, even if another client writes it. False while that is in
-    /// progress.
-    async fn recover_lease(&self, path: &str) -> Result<bool> {
-        let request = RecoverLeaseRequest { path: path.to_owned(), client_name: self.name.clone() };
-        let answer: DoneResponse = self.call("recoverLease", &request).await?;
-        Ok(answer.done)
-    }
-
-    /// Recovers the file at `path` if this holder has it open, and none of its writers does: the answer
-    /// to its opening was lost. False while the namenode is doing so.
-    pub async fn recover_unknown(self: &Arc<Self>, path: &str) -> Result<bool> {
-        let Some(id) = self.file_at(path).await? else { return Ok(true) };
-        if self.open_files().ids.contains(&id) {
-            return Ok(true);
-        }
-        OpenFile::new(self, path, id).recover().await
-    }
-
     /// The id of the file at `path`.
-    async fn file_at(&self, path: &str) -> Result<Option<u64>> {
+    pub async fn file_at(&self, path: &str) -> Result<Option<u64>> {
         let request = GetFileInfoRequest { path: path.to_owned() };
         let answer: GetFileInfoResponse = self.call("getFileInfo", &request).await?;
         Ok(answer.status.and_then(|status| status.file_id))
+    }
+
+    /// Held from before the call that opens a file until [`LeaseHolder::opened`]. So a recovery knows of it.
+    pub async fn opening(&self) -> RwLockReadGuard<'_, ()> {
+        self.openings.read().await
+    }
+
+    /// Held while the namenode is told to recover a file. Openings wait meanwhile.
+    pub async fn recovering(&self) -> RwLockWriteGuard<'_, ()> {
+        self.openings.write().await
+    }
+
+    /// Begins to renew the lease of a file. Returns the number of its opening, above 0.
+    pub fn opened(self: &Arc<Self>, id: u64) -> u64 {
+        let mut open = self.open_files();
+        open.openings += 1;
+        let opening = open.openings;
+        open.files.push((id, opening));
+        if !std::mem::replace(&mut open.is_renewing, true) {
+            tokio::spawn(renew(Arc::downgrade(self)));
+        }
+        opening
+    }
+
+    /// Ends what [`LeaseHolder::opened`] began.
+    pub fn closed(&self, opening: u64) {
+        self.open_files().files.retain(|(_, other)| *other != opening);
+    }
+
+    /// Whether the file is open by a later opening than this.
+    pub fn has_opened_again(&self, id: u64, opening: u64) -> bool {
+        self.open_files().files.iter().any(|(other, later)| *other == id && *later > opening)
     }
 
     fn open_files(&self) -> MutexGuard<'_, OpenFiles> {
@@ -187,7 +120,11 @@ impl LeaseHolder {
     }
 
     /// A call that the namenode may get twice: it remembers the outcome, or the outcome is the same.
-    async fn call<Q: Message, A: Message + Default>(&self, method: &'static str, request: &Q) -> Result<A> {
+    pub async fn call<Q: Message, A: Message + Default>(
+        &self,
+        method: &'static str,
+        request: &Q,
+    ) -> Result<A> {
         let call = self.next_call.fetch_add(1, Ordering::Relaxed) & i32::MAX;
         let attempt = |index, retry| async move {
             let id = CallId { client: self.client_id, call, retry };
@@ -230,176 +167,28 @@ impl LeaseHolder {
     }
 }
 
-impl OpenFile {
-    /// A file that `holder` has just opened for writing.
-    pub fn new(holder: &Arc<LeaseHolder>, path: &str, id: u64) -> Self {
-        let mut open = holder.open_files();
-        open.ids.push(id);
-        if !std::mem::replace(&mut open.is_renewing, true) {
-            tokio::spawn(renew(Arc::downgrade(holder)));
-        }
-        drop(open);
-        Self { holder: Arc::clone(holder), path: path.to_owned(), id }
-    }
-
-    /// Allocates a block after `previous`, on none of the `excluded` datanodes.
-    pub async fn add_block(
-        &self,
-        previous: Option<ExtendedBlock>,
-        excluded: Vec<Target>,
-    ) -> Result<TargetedBlock> {
-        let request = AddBlockRequest {
-            path: self.path.clone(),
-            client_name: self.holder.name.clone(),
-            previous,
-            excluded,
-            file_id: self.id,
-        };
-        let mut backoff = Backoff::starting_at(FIRST_REPORT_PAUSE, PATIENCE).at_once(TRIES_AT_ONCE);
-        loop {
-            match self.holder.call::<_, BlockResponse>("addBlock", &request).await {
-                Ok(answer) => return Ok(answer.block),
-                // NotReplicatedYetException: no datanode has reported the previous block.
-                Err(error) if is_not_reported(&error) && backoff.pause().await => {}
-                Err(error) => return Err(error),
-            }
-        }
-    }
-
-    pub async fn abandon_block(&self, block: ExtendedBlock) -> Result<()> {
-        let request = AbandonBlockRequest {
-            block,
-            path: self.path.clone(),
-            client_name: self.holder.name.clone(),
-            file_id: self.id,
-        };
-        self.holder.call::<_, EmptyResponse>("abandonBlock", &request).await.map(drop)
-    }
-
-    /// Asks for another datanode for a pipeline. The answer has all its datanodes.
-    pub async fn additional_datanode(
-        &self,
-        block: &ExtendedBlock,
-        existing: Vec<Target>,
-        existing_storage_ids: Vec<String>,
-        excluded: Vec<Target>,
-    ) -> Result<TargetedBlock> {
-        let request = GetAdditionalDatanodeRequest {
-            path: self.path.clone(),
-            block: block.clone(),
-            existing,
-            excluded,
-            wanted: 1,
-            client_name: self.holder.name.clone(),
-            existing_storage_ids,
-            file_id: self.id,
-        };
-        Ok(self.holder.call::<_, BlockResponse>("getAdditionalDatanode", &request).await?.block)
-    }
-
-    /// A new generation stamp for a block whose pipeline is set up again.
-    pub async fn update_block(&self, block: &ExtendedBlock) -> Result<TargetedBlock> {
-        let request =
-            UpdateBlockForPipelineRequest { block: block.clone(), client_name: self.holder.name.clone() };
-        Ok(self.holder.call::<_, BlockResponse>("updateBlockForPipeline", &request).await?.block)
-    }
-
-    /// Records a pipeline that was set up again.
-    pub async fn update_pipeline(
-        &self,
-        old_block: ExtendedBlock,
-        new_block: ExtendedBlock,
-        new_nodes: Vec<DatanodeId>,
-        storage_ids: Vec<String>,
-    ) -> Result<()> {
-        let client_name = self.holder.name.clone();
-        let request = UpdatePipelineRequest { client_name, old_block, new_block, new_nodes, storage_ids };
-        self.holder.call::<_, EmptyResponse>("updatePipeline", &request).await.map(drop)
-    }
-
-    /// Records the file's blocks, and the length of the last one.
-    pub async fn fsync(&self, last_block_length: Option<u64>) -> Result<()> {
-        let request = FsyncRequest {
-            path: self.path.clone(),
-            client_name: self.holder.name.clone(),
-            last_block_length: last_block_length.map(|length| length as i64),
-            file_id: self.id,
-        };
-        self.holder.call::<_, EmptyResponse>("fsync", &request).await.map(drop)
-    }
-
-    /// Closes the file; waits until enough datanodes have reported its last block.
-    pub async fn complete(&self, last: Option<ExtendedBlock>) -> Result<()> {
-        let request = CompleteRequest {
-            path: self.path.clone(),
-            client_name: self.holder.name.clone(),
-            last,
-            file_id: self.id,
-        };
-        let mut backoff = Backoff::starting_at(FIRST_REPORT_PAUSE, PATIENCE).at_once(TRIES_AT_ONCE);
-        while !self.holder.call::<_, DoneResponse>("complete", &request).await?.done {
-            if !backoff.pause().await {
-                let message = "too few datanodes have reported the last block to the namenode";
-                return Err(Error::new(ErrorKind::Unavailable, message));
-            }
-        }
-        Ok(())
-    }
-
-    /// Makes the namenode close the file, whose writer is gone. False while it is doing so.
-    pub async fn recover(&self) -> Result<bool> {
-        match self.is_left_open().await? {
-            true => self.holder.recover_lease(&self.path).await,
-            false => Ok(true),
-        }
-    }
-
-    /// Whether the file waits at its path for a recovery: nobody has closed it or opened it again.
-    async fn is_left_open(&self) -> Result<bool> {
-        match self.fsync(None).await {
-            Ok(()) => {}
-            // A recovery has begun.
-            Err(error) if error.kind() == ErrorKind::Busy && error.message().contains(OWNED_BY_NAMENODE) => {}
-            // It is closed, or another client writes it, which a recovery would cut off.
-            Err(error) if error.kind() == ErrorKind::Busy => return Ok(false),
-            Err(error) => return Err(error),
-        }
-        Ok(self.holder.file_at(&self.path).await? == Some(self.id))
-    }
-}
-
-impl Drop for OpenFile {
-    fn drop(&mut self) {
-        let ids = &mut self.holder.open_files().ids;
-        ids.iter().position(|id| *id == self.id).map(|at| ids.swap_remove(at));
-    }
-}
-
 /// Renews the holder's leases, one call for all, as long as it has open files.
 async fn renew(holder: Weak<LeaseHolder>) {
+    let mut pause = RENEWAL;
     loop {
-        sleep(RENEWAL).await;
+        sleep(pause).await;
         let Some(holder) = holder.upgrade() else { return };
         {
             let mut open = holder.open_files();
-            if open.ids.is_empty() {
+            if open.files.is_empty() {
                 open.is_renewing = false;
                 return;
             }
         }
         let request = RenewLeaseRequest { client_name: holder.name.clone() };
-        if let Err(error) = holder.call::<_, EmptyResponse>("renewLease", &request).await {
-            tracing::warn!(user = holder.user, %error, "leases aren't renewed");
-        }
+        pause = match holder.call::<_, EmptyResponse>("renewLease", &request).await {
+            Ok(EmptyResponse {}) => RENEWAL,
+            Err(error) => {
+                tracing::warn!(user = holder.user, %error, "leases aren't renewed");
+                RETRY_PAUSE
+            }
+        };
     }
-}
-
-fn is_not_reported(error: &Error) -> bool {
-    error.kind() == ErrorKind::Busy && error.message().starts_with("Not replicated yet")
-}
-
-fn strange(what: &'static str) -> Error {
-    Error::new(ErrorKind::Internal, what)
 }
 
 #[cfg(test)]
@@ -408,22 +197,16 @@ mod tests {
     use super::super::fake;
     use super::*;
     use futures::future::join_all;
-    use tokio::net::{TcpSocket, TcpStream};
+    use std::sync::atomic::AtomicBool;
+    use strait_store::ErrorKind;
+    use tokio::sync::mpsc::unbounded_channel;
     use tokio::time::timeout;
 
     #[tokio::test]
     async fn calls_wait_together_for_a_namenode_whose_host_is_down() {
-        // As a host that is down, it never answers a connection: its queue is full.
-        let socket = TcpSocket::new_v4().unwrap();
-        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
-        let silent = socket.listen(1).unwrap();
-        let address = silent.local_addr().unwrap();
-        let mut queued = Vec::new();
-        while let Ok(connected) = timeout(Duration::from_millis(300), TcpStream::connect(address)).await {
-            queued.push(connected.unwrap());
-        }
-        let active = fake::namenode(|_, _| Ok(Vec::new())).await;
-        let namenode = Arc::new(Namenode::new(vec![address.to_string(), active]));
+        let down = fake::host_that_is_down().await;
+        let active = fake::namenode(|_, _| fake::Answer::Message(Vec::new())).await;
+        let namenode = Arc::new(Namenode::new(vec![down.address.to_string(), active]));
         let holder = LeaseHolder::new(namenode, "alice");
         let request = RenewLeaseRequest { client_name: holder.name.clone() };
         let begin = Instant::now();
@@ -431,5 +214,50 @@ mod tests {
             let EmptyResponse {} = outcome.unwrap();
         }
         assert!(begin.elapsed() < 3 * CONNECT_TIMEOUT, "{:?}", begin.elapsed());
+    }
+
+    #[tokio::test]
+    async fn a_user_whom_the_namenode_refuses_learns_it_at_once() {
+        let class = "org.apache.hadoop.security.authorize.AuthorizationException";
+        let namenode = fake::refusing_namenode(class, "User alice is not authorized").await;
+        let namenode = Arc::new(Namenode::new(vec![namenode]));
+        let holder = LeaseHolder::new(Arc::clone(&namenode), "alice");
+        let begin = Instant::now();
+        // Each time the answer may overtake the call, or not.
+        for _ in 0..20 {
+            let request = GetFileInfoRequest { path: "/f".to_owned() };
+            let own = holder.call::<_, GetFileInfoResponse>("getFileInfo", &request).await.unwrap_err();
+            let other = namenode.statistics("alice").await.unwrap_err();
+            for error in [own, other] {
+                assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{error}");
+                assert_eq!(error.message(), "User alice is not authorized");
+            }
+        }
+        assert!(begin.elapsed() < PATIENCE, "{:?}", begin.elapsed());
+    }
+
+    #[tokio::test]
+    async fn a_failed_renewal_is_repeated_soon() {
+        let (sender, mut calls) = unbounded_channel();
+        let refuses = AtomicBool::new(true);
+        let answer = move |method: &str, _: &[u8]| {
+            sender.send(method.to_owned()).unwrap();
+            match refuses.swap(false, Ordering::Relaxed) {
+                true => fake::Answer::failure("not now"),
+                false => fake::Answer::Message(Vec::new()),
+            }
+        };
+        let namenode = Arc::new(Namenode::new(vec![fake::namenode(answer).await]));
+        let holder = Arc::new(LeaseHolder::new(namenode, "alice"));
+        tokio::time::pause();
+        holder.opened(7);
+        // Starts the task, and ends its first pause.
+        tokio::task::yield_now().await;
+        tokio::time::advance(RENEWAL + RETRY_PAUSE).await;
+        tokio::time::resume();
+        for _ in 0..2 {
+            let call = timeout(RENEWAL / 2, calls.recv()).await.expect("no renewal");
+            assert_eq!(call.unwrap(), "renewLease");
+        }
     }
 }

@@ -2,8 +2,9 @@
 //!
 //! ```text
 //!   writer ── cutter, queue ── line ── streamer ── pipeline ── datanode ── datanode …
-//!     │                                   │
-//!     └──────────── holder: one connection per user to the namenode ┘
+//!     └────────────── open_file ──────────┘
+//!                         └── holder: one connection per user to the namenode; by_user has them
+//!   abandoned: frees the file of a writer that is gone
 //! ```
 //!
 //! The pure modules decide: `cutter` where a packet ends, `queue` which packets are sent next or again,
@@ -18,11 +19,16 @@
 //! It serves clusters with SIMPLE authentication and without encrypted transfer, and replicated files in no
 //! encryption zone. The library serves the rest.
 
+mod abandoned;
+mod by_user;
 mod cutter;
 #[cfg(test)]
 mod fake;
+#[cfg(test)]
+mod faults;
 mod holder;
 mod line;
+mod open_file;
 mod pipeline;
 mod policy;
 mod queue;
@@ -31,7 +37,10 @@ mod streamer;
 mod wire;
 mod writer;
 
-pub(super) use holder::{Holders, LeaseHolder};
+pub(super) use abandoned::recover_unknown;
+pub(super) use by_user::Holders;
+pub(super) use holder::LeaseHolder;
+pub(super) use open_file::{NewFile, OpenFile, Opened};
 pub(super) use settings::Settings;
 pub(super) use wire::FileStatus;
 pub(super) use writer::{Context, DatanodesWriter};

@@ -1,6 +1,6 @@
 //! One pipeline of datanodes for one block: set-up, packets, acknowledgements.
 
-use super::super::datanode::{Datanodes, Started, accepted, ask, receive_message};
+use super::super::datanode::{Datanodes, Limits, Started, accepted, ask, receive_message};
 use super::super::wire::{BaseHeader, ClientOperationHeader, ExtendedBlock, Token, status};
 use super::line::Line;
 use super::policy::{SlowNodes, Verdict, judge};
@@ -104,8 +104,12 @@ impl Pipeline {
             target_storage_ids: others.iter().map(|node| node.storage_id.clone()).collect(),
         };
         let address = datanodes.address(&first.target.id);
-        let patience = settings.read_timeout(nodes.len());
-        let asked = ask(datanodes, &address, OP_WRITE_BLOCK, &message, patience).await;
+        let mut limits = Limits::of(settings.read_timeout(nodes.len()));
+        if others.is_empty() && stage != Stage::Create {
+            // No other datanode has the block's bytes.
+            limits.connect = settings.connect_timeout();
+        }
+        let asked = ask(datanodes, &address, OP_WRITE_BLOCK, &message, limits).await;
         let Started { stream, answer, rest } = asked.map_err(|error| Fault::of(0, error))?;
         let bad_link = |node: &Node| {
             let id = &node.target.id;
@@ -226,9 +230,9 @@ pub async fn transfer(
         target_storage_ids: vec![to.storage_id.clone()],
     };
     // Two datanodes, and one more for each 200 packets of 64 KiB (DataStreamer.computeTransferReadTimeout).
-    let patience = settings.read_timeout(2 + (block.num_bytes >> 16) as usize / 200);
+    let limits = Limits::of(settings.read_timeout(2 + (block.num_bytes >> 16) as usize / 200));
     let address = datanodes.address(&from.target.id);
-    let Started { answer, .. } = ask(datanodes, &address, OP_TRANSFER_BLOCK, &message, patience).await?;
+    let Started { answer, .. } = ask(datanodes, &address, OP_TRANSFER_BLOCK, &message, limits).await?;
     accepted(&answer)
 }
 
@@ -240,8 +244,10 @@ fn header(client_name: &str, token: &Token, block: ExtendedBlock) -> ClientOpera
 #[cfg(test)]
 mod tests {
     use super::super::super::config::HadoopConfig;
+    use super::super::super::rpc::CONNECT_TIMEOUT;
     use super::super::super::wire::{BlockOpResponse, DatanodeId, ServerDefaults};
     use super::super::cutter::Piece;
+    use super::super::fake;
     use super::*;
     use bytes::Bytes;
     use prost::Message;
@@ -362,6 +368,25 @@ mod tests {
         assert_eq!(fault.index, 0, "{fault:?}");
         alive.abort();
         let _: Result<io::Result<()>, _> = alive.await;
+    }
+
+    #[tokio::test]
+    async fn the_last_datanode_has_the_configured_time_to_accept_a_connection() {
+        let down = fake::host_that_is_down().await;
+        let mut config = HadoopConfig::default();
+        config.set("dfs.client.socket-timeout", "200");
+        let settings = settings(&config);
+        let writing = Writing {
+            block: ExtendedBlock::default(),
+            token: Token::default(),
+            nodes: vec![node(down.address.port().into())],
+            sent: 0,
+        };
+        let begin = Instant::now();
+        let at = (Stage::Append, 0, 1 << 20);
+        let outcome = Pipeline::open(&Datanodes::new(false), &settings, "test", &writing, at).await;
+        assert_eq!(outcome.unwrap_err().error.kind(), io::ErrorKind::TimedOut);
+        assert!(begin.elapsed() < CONNECT_TIMEOUT, "{:?}", begin.elapsed());
     }
 
     #[tokio::test]

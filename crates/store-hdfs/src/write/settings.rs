@@ -1,6 +1,7 @@
 //! The settings of writers: Hadoop's own properties, and the cluster's defaults.
 
 use super::super::config::HadoopConfig;
+use super::super::retry::PATIENCE;
 use super::super::wire::{ChecksumKind, ServerDefaults, crc_type};
 use super::policy::{Policy, Replacement};
 use std::time::Duration;
@@ -18,6 +19,10 @@ const NO_TIMEOUT: Duration = Duration::from_secs(24 * 3_600);
 const RESTART_TIMEOUT: Duration = Duration::from_secs(30);
 /// `dfs.client.block.write.retries`
 const BLOCK_RETRIES: usize = 3;
+/// `dfs.client.pipeline.recovery.max-retries`
+const RECOVERY_RETRIES: usize = 5;
+/// `dfs.client.write.exclude.nodes.cache.expiry.interval.millis`
+const EXCLUSION: Duration = Duration::from_secs(600);
 /// `dfs.client.mark.slownode.as.badnode.threshold`
 const SLOW_ACKS: u32 = 10;
 
@@ -27,6 +32,12 @@ pub struct Settings {
     pub replacement: Replacement,
     /// Further tries of a new block after the first failed.
     pub block_retries: usize,
+    /// Recoveries of a block in a row, without an acknowledgement between them.
+    pub recovery_retries: usize,
+    /// Time for which a datanode that failed gets no new block of the same file.
+    pub exclusion: Duration,
+    /// Time that the namenode has for the reports of a file's last block.
+    pub report_patience: Duration,
     /// Acknowledgements in a row after which a slow datanode counts as failed; 0: never.
     pub slow_acks: u32,
     pub restart_timeout: Duration,
@@ -55,6 +66,12 @@ impl Settings {
         Ok(Self {
             replacement: replacement(config)?,
             block_retries: config.number("dfs.client.block.write.retries")?.unwrap_or(BLOCK_RETRIES),
+            recovery_retries: config
+                .number("dfs.client.pipeline.recovery.max-retries")?
+                .unwrap_or(RECOVERY_RETRIES),
+            exclusion: milliseconds("dfs.client.write.exclude.nodes.cache.expiry.interval.millis")?
+                .unwrap_or(EXCLUSION),
+            report_patience: report_patience(config)?,
             slow_acks: config.number("dfs.client.mark.slownode.as.badnode.threshold")?.unwrap_or(SLOW_ACKS),
             restart_timeout: restart_timeout.unwrap_or(RESTART_TIMEOUT),
             checksum,
@@ -68,6 +85,11 @@ impl Settings {
     /// Time in which a pipeline of `datanodes` has to answer.
     pub fn read_timeout(&self, datanodes: usize) -> Duration {
         extended(self.read_timeout, datanodes)
+    }
+
+    /// Time in which the last datanode of a pipeline has to accept a connection.
+    pub fn connect_timeout(&self) -> Duration {
+        extended(self.read_timeout, 0)
     }
 
     /// Time in which a pipeline has to accept a packet.
@@ -90,6 +112,22 @@ fn extended(timeout: Duration, datanodes: usize) -> Duration {
         Duration::ZERO => NO_TIMEOUT,
         limit => limit + EXTENSION * datanodes as u32,
     }
+}
+
+/// The sum of the pauses of Java's client (`DFSOutputStream.completeFile`), or [`PATIENCE`] if that is longer.
+fn report_patience(config: &HadoopConfig) -> Result<Duration> {
+    let set = |rest| config.number::<u32>(&format!("dfs.client.block.write.locateFollowingBlock.{rest}"));
+    let longest_ms = set("max.delay.ms")?.unwrap_or(60_000);
+    let mut pause_ms = set("initial.delay.ms")?.unwrap_or(400);
+    let mut sum = Duration::ZERO;
+    for _ in 0..set("retries")?.unwrap_or(5) {
+        sum += Duration::from_millis(pause_ms.into());
+        if sum >= NO_TIMEOUT {
+            break;
+        }
+        pause_ms = pause_ms.saturating_mul(2).min(longest_ms);
+    }
+    Ok(sum.max(PATIENCE))
 }
 
 fn checksum_type(config: &HadoopConfig, defaults: &ServerDefaults) -> Result<i32> {
@@ -139,5 +177,30 @@ mod tests {
         assert!(settings.write_timeout(3) > Duration::from_secs(3_600));
         // Datanodes have a timeout of 60 s by default, and mustn't be flooded.
         assert_eq!(settings.heartbeat(), Duration::from_secs(30));
+    }
+
+    #[test]
+    fn retries_and_waits_are_those_of_the_configuration() {
+        let settings = |properties: &[(&str, &str)]| {
+            let mut config = HadoopConfig::default();
+            properties.iter().for_each(|(name, value)| config.set(*name, *value));
+            let defaults = ServerDefaults { bytes_per_checksum: 512, ..ServerDefaults::default() };
+            Settings::new(&config, &defaults).unwrap()
+        };
+        let javas = settings(&[]);
+        assert_eq!((javas.recovery_retries, javas.exclusion), (5, Duration::from_secs(600)));
+        // Java's 0.4, 0.8, 1.6, 3.2 and 6.4 s are shorter than the adapter's own.
+        assert_eq!(javas.report_patience, PATIENCE);
+        let set = settings(&[
+            ("dfs.client.pipeline.recovery.max-retries", "9"),
+            ("dfs.client.write.exclude.nodes.cache.expiry.interval.millis", "1000"),
+            ("dfs.client.block.write.locateFollowingBlock.retries", "10"),
+            ("dfs.client.block.write.locateFollowingBlock.max.delay.ms", "30000"),
+        ]);
+        assert_eq!((set.recovery_retries, set.exclusion), (9, Duration::from_secs(1)));
+        // 0.4 · (1 + 2 + … + 64) s, and three times the longest.
+        assert_eq!(set.report_patience, Duration::from_millis(400 * 127 + 3 * 30_000));
+        let endless = [("dfs.client.block.write.locateFollowingBlock.retries", "4000000000")];
+        assert!(settings(&endless).report_patience >= NO_TIMEOUT);
     }
 }

@@ -5,8 +5,8 @@ use super::super::datanode::Datanodes;
 use super::super::errors::is_without_targets;
 use super::super::retry::Backoff;
 use super::super::wire::ExtendedBlock;
-use super::holder::OpenFile;
 use super::line::Line;
+use super::open_file::OpenFile;
 use super::pipeline::{Fault, Node, Pipeline, Writing, nodes_of, transfer};
 use super::settings::Settings;
 use super::wire::{Stage, Target, TargetedBlock};
@@ -17,15 +17,10 @@ use std::time::Duration;
 use strait_store::{ErrorKind, Result, fail};
 use tokio::time::{Instant, sleep};
 
-/// Recoveries in a row without an acknowledgement between them (`pipelineRecoveryCount`).
-const MAX_RECOVERIES: usize = 5;
 /// Tries to copy a replica to another datanode (`addDatanode2ExistingPipeline`).
 const TRANSFER_TRIES: usize = 3;
 /// Pause before each try to reach a datanode that restarts (`handleRestartingDatanode`).
 const RESTART_PAUSE: Duration = Duration::from_secs(4);
-/// Time for which a datanode that failed gets no new block of this file
-/// (`dfs.client.write.exclude.nodes.cache.expiry.interval.millis`).
-const EXCLUSION: Duration = Duration::from_secs(600);
 /// If the namenode can choose no other datanodes, a new block waits so long for those that failed. A datanode
 /// restarts in seconds; a full store should be reported soon.
 const TARGET_PATIENCE: Duration = Duration::from_secs(20);
@@ -53,6 +48,14 @@ struct Work {
     appended: bool,
     /// Datanodes that failed in its pipeline.
     failed: Vec<Target>,
+    /// Those of them that announced a restart. With the next pipeline they may be chosen again.
+    restarting: Vec<Target>,
+}
+
+impl Work {
+    fn new(writing: Writing, appended: bool) -> Self {
+        Self { writing, appended, failed: Vec::new(), restarting: Vec::new() }
+    }
 }
 
 impl Streamer {
@@ -82,11 +85,16 @@ impl Streamer {
             work.writing.block = self.line.block().unwrap_or(work.writing.block);
             work.writing.sent = work.writing.sent.max(self.line.sent());
             let (advanced, is_ending, is_flushed) = self.line.rewind();
-            recoveries = if advanced { 1 } else { recoveries + 1 };
-            if recoveries > MAX_RECOVERIES {
+            // A restart is no fault of the packet.
+            recoveries = if advanced { 1 } else { recoveries + usize::from(!fault.restarts) };
+            if recoveries > self.settings.recovery_retries {
                 return fail(
                     ErrorKind::Unavailable,
-                    format!("{MAX_RECOVERIES} pipelines failed: {}", fault.error),
+                    format!(
+                        "pipelines failed {recoveries} times in a row \
+                         (dfs.client.pipeline.recovery.max-retries), at last by: {}",
+                        fault.error
+                    ),
                 );
             }
             let stage = if is_ending { Stage::CloseRecovery } else { Stage::StreamingRecovery };
@@ -108,10 +116,14 @@ impl Streamer {
         let (mut tries, mut some_failed) = (0, false);
         let mut backoff = Backoff::within(TARGET_PATIENCE);
         loop {
-            self.excluded.retain(|(_, since)| since.elapsed() < EXCLUSION);
+            self.excluded.retain(|(_, since)| since.elapsed() < self.settings.exclusion);
             some_failed |= !self.excluded.is_empty();
             let excluded = self.excluded.iter().map(|(target, _)| target.clone()).collect();
-            let located = match self.file.add_block(self.previous.clone(), excluded).await {
+            let located = match self
+                .file
+                .add_block(self.previous.clone(), excluded, self.settings.report_patience)
+                .await
+            {
                 Ok(located) => located,
                 Err(error) if some_failed && is_without_targets(&error) && backoff.pause().await => {
                     self.excluded.clear();
@@ -125,7 +137,7 @@ impl Streamer {
             let writing = Writing { block: located.block, token: located.token, nodes, sent: 0 };
             match self.open(&writing, Stage::Create, 0).await {
                 Ok(pipeline) => {
-                    return Ok((Work { writing, appended: false, failed: Vec::new() }, pipeline));
+                    return Ok((Work::new(writing, false), pipeline));
                 }
                 Err(Fault { index, error, .. }) => {
                     self.report(&writing, index, &error);
@@ -156,7 +168,7 @@ impl Streamer {
             return fail(ErrorKind::Unavailable, "the file's last block has no live replica");
         }
         let writing = Writing { block: located.block, token: located.token, nodes, sent };
-        let mut work = Work { writing, appended: true, failed: Vec::new() };
+        let mut work = Work::new(writing, true);
         let pipeline = self.set_up(&mut work, None, Stage::Append, false).await?;
         Ok((work, pipeline))
     }
@@ -182,7 +194,7 @@ impl Streamer {
             }
             let left = work.writing.nodes.len();
             if self.settings.replacement.is_wanted(self.replication, left, work.appended, flushed)
-                && let Err(error) = self.add_datanode(work, stage).await
+                && let Err(error) = self.add_datanode(work).await
             {
                 if !self.settings.replacement.can_do_without(work.writing.nodes.len()) {
                     return Err(error);
@@ -200,6 +212,9 @@ impl Streamer {
                     let ids = nodes.iter().map(|node| node.target.id.clone()).collect();
                     let storages = nodes.iter().map(|node| node.storage_id.clone()).collect();
                     self.file.update_pipeline(old, block, ids, storages).await?;
+                    let Work { failed, restarting, .. } = work;
+                    failed.retain(|target| !restarting.contains(target));
+                    restarting.clear();
                     return Ok(pipeline);
                 }
                 Err(failed) => {
@@ -243,16 +258,16 @@ impl Streamer {
             );
         }
         let node = nodes.remove(index);
+        if fault.restarts {
+            work.restarting.push(node.target.clone());
+        }
         work.failed.push(node.target);
         Ok(())
     }
 
-    /// Adds a datanode with a copy of the block's bytes (`addDatanode2ExistingPipeline`). At the end of a
-    /// block it adds none: the namenode replicates the block.
-    async fn add_datanode(&self, work: &mut Work, stage: Stage) -> Result<()> {
-        if stage == Stage::CloseRecovery {
-            return Ok(());
-        }
+    /// Adds a datanode with a copy of the block's bytes (`addDatanode2ExistingPipeline`), also at the end of
+    /// the block: until the namenode has replicated it, the last replicas could be lost (HDFS-16146).
+    async fn add_datanode(&self, work: &mut Work) -> Result<()> {
         let original = work.writing.nodes.clone();
         let mut excluded = work.failed.clone();
         let mut last = None;

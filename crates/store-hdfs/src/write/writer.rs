@@ -3,13 +3,13 @@
 use super::super::datanode::Datanodes;
 use super::super::recovery::{Recoveries, recover};
 use super::super::wire::ExtendedBlock;
+use super::abandoned;
 use super::cutter::{Cutter, Piece, Sizes};
-use super::holder::{LeaseHolder, OpenFile};
 use super::line::Line;
+use super::open_file::{OpenFile, Opened};
 use super::queue::{HEARTBEAT, Packet};
 use super::settings::Settings;
 use super::streamer::Streamer;
-use super::wire::{FileStatus, TargetedBlock};
 use async_trait::async_trait;
 use bytes::Bytes;
 use std::sync::Arc;
@@ -61,21 +61,16 @@ struct Open {
     /// Positions up to which the file is flushed, and synced.
     flushed: u64,
     synced: u64,
+    report_patience: Duration,
     memory: Arc<Share>,
     /// Memory of the bytes that no packet has yet.
     pending: Option<Reserved>,
 }
 
 impl DatanodesWriter {
-    /// A writer for a file that `holder` has just opened, with its last block.
-    pub fn new(
-        context: Context,
-        holder: &Arc<LeaseHolder>,
-        path: &str,
-        status: &FileStatus,
-        last: Option<TargetedBlock>,
-        memory: Arc<Share>,
-    ) -> Self {
+    /// A writer for a file that was just opened.
+    pub fn new(context: Context, opened: Opened, memory: Arc<Share>) -> Self {
+        let Opened { file, status, partial, full } = opened;
         let settings = &context.settings;
         let block_bytes = status.block_size.unwrap_or(settings.block_size).max(1);
         let sizes = Sizes {
@@ -84,13 +79,8 @@ impl DatanodesWriter {
             most_packet_bytes: MOST_PACKET_BYTES,
             checksum: settings.checksum.clone(),
         };
-        // An append gets the file's last block even if that is full.
-        let (full, partial) = match last {
-            Some(last) if last.block.num_bytes >= block_bytes => (Some(last.block), None),
-            other => (None, other),
-        };
         let offset = partial.as_ref().map_or(0, |last| last.block.num_bytes);
-        let file = Arc::new(OpenFile::new(holder, path, status.file_id.unwrap_or(0)));
+        let (path, file) = (file.path.clone(), Arc::new(file));
         let line = Arc::new(Line::default());
         let previous = partial.as_ref().map(|last| last.block.clone()).or_else(|| full.clone());
         let streamer = Streamer {
@@ -113,17 +103,18 @@ impl DatanodesWriter {
             previous,
             flushed: status.length,
             synced: status.length,
+            report_patience: settings.report_patience,
             memory,
             pending: None,
         };
-        Self { open: Some(open), path: path.to_owned(), position: status.length, context, runtime }
+        Self { open: Some(open), path, position: status.length, context, runtime }
     }
 
     /// Closes the file unchanged, so that the caller can write it in another way.
     pub async fn close_unchanged(mut self) -> Result<()> {
         let Some(open) = &self.open else { return Ok(()) };
         // On failure it stays open, and its drop abandons the file.
-        open.file.complete(open.previous.clone()).await?;
+        open.file.complete(open.previous.clone(), open.report_patience).await?;
         self.open = None;
         Ok(())
     }
@@ -195,7 +186,8 @@ impl Open {
             self.cutter.next_block();
         }
         self.line.all_acked().await?;
-        self.file.complete(self.line.block().or_else(|| self.previous.clone())).await
+        let last = self.line.block().or_else(|| self.previous.clone());
+        self.file.complete(last, self.report_patience).await
     }
 }
 
@@ -216,7 +208,7 @@ async fn close_abandoned(mut open: Open) {
     // A recovery may take long: only the file's lease is kept, no bytes.
     let file = Arc::clone(&open.file);
     drop(open);
-    recover(&path, || file.recover()).await;
+    recover(&path, || abandoned::recover(&file)).await;
 }
 
 fn closed<T>() -> Result<T> {
@@ -288,27 +280,42 @@ impl Drop for DatanodesWriter {
 mod tests {
     use super::super::super::config::HadoopConfig;
     use super::super::super::namenode::Namenode;
-    use super::super::super::wire::ServerDefaults;
-    use super::super::fake;
-    use super::super::holder::Holders;
-    use super::super::wire::{CompleteRequest, DoneResponse};
+    use super::super::super::wire::{GetBlockLocationsResponse, LocatedBlock, LocatedBlocks, ServerDefaults};
+    use super::super::by_user::Holders;
+    use super::super::fake::{self, Answer};
+    use super::super::wire::{AddBlockRequest, AppendResponse, CompleteRequest, DoneResponse, FileStatus};
     use super::*;
     use prost::Message;
     use std::sync::atomic::{AtomicBool, Ordering};
     use strait_store::budget::Pool;
     use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-    /// A writer that was opened to append behind a full block, and the namenode's calls. The namenode
-    /// refuses the first.
+    /// A writer that was opened to append behind a full block, and the namenode's further calls. The namenode
+    /// refuses the first, and every new block.
     async fn writer() -> (DatanodesWriter, UnboundedReceiver<(String, Option<ExtendedBlock>)>) {
         let (sender, calls) = unbounded_channel();
         let is_first = AtomicBool::new(true);
+        let length = FULL.num_bytes;
+        let status =
+            FileStatus { length, block_size: Some(length), file_id: Some(1), ..FileStatus::default() };
         let address = fake::namenode(move |method, request| {
-            let last = CompleteRequest::decode(request).unwrap().last;
+            let last = match method {
+                "append" => {
+                    // It names the last block only if that has room.
+                    return Answer::of(&AppendResponse { block: None, status: Some(status.clone()) });
+                }
+                "getBlockLocations" => {
+                    let last_block = Some(LocatedBlock { block: FULL, ..LocatedBlock::default() });
+                    let locations = Some(LocatedBlocks { last_block, ..LocatedBlocks::default() });
+                    return Answer::of(&GetBlockLocationsResponse { locations });
+                }
+                "addBlock" => AddBlockRequest::decode(request).unwrap().previous,
+                _ => CompleteRequest::decode(request).unwrap().last,
+            };
             sender.send((method.to_owned(), last)).unwrap();
-            match is_first.swap(false, Ordering::Relaxed) {
-                true => Err("not now"),
-                false => Ok(DoneResponse { done: true }.encode_to_vec()),
+            match is_first.swap(false, Ordering::Relaxed) || method == "addBlock" {
+                true => Answer::failure("not now"),
+                false => Answer::of(&DoneResponse { done: true }),
             }
         })
         .await;
@@ -319,12 +326,8 @@ mod tests {
             recoveries: Arc::default(),
         };
         let holder = Holders::default().get(&Arc::new(Namenode::new(vec![address])), "alice");
-        let length = FULL.num_bytes;
-        let status =
-            FileStatus { length, block_size: Some(length), file_id: Some(1), ..FileStatus::default() };
-        let last = TargetedBlock { block: FULL, ..TargetedBlock::default() };
-        let memory = Pool::of_process().share("alice");
-        (DatanodesWriter::new(context, &holder, "/f", &status, Some(last), memory), calls)
+        let opened = OpenFile::append(&holder, "/f").await.unwrap();
+        (DatanodesWriter::new(context, opened, Pool::of_process().share("alice")), calls)
     }
 
     const FULL: ExtendedBlock =
@@ -339,6 +342,15 @@ mod tests {
             // The namenode recognises a file that is closed already by its last block.
             assert_eq!(calls.recv().await.unwrap(), ("complete".to_owned(), Some(FULL)));
         }
+    }
+
+    #[tokio::test]
+    async fn a_new_block_comes_after_the_full_one() {
+        let (mut writer, mut calls) = writer().await;
+        writer.append(Bytes::from_static(b"x")).await.unwrap();
+        writer.flush().await.unwrap_err();
+        // Without it, the namenode would refuse a call that it gets twice.
+        assert_eq!(calls.recv().await.unwrap(), ("addBlock".to_owned(), Some(FULL)));
     }
 
     #[tokio::test]

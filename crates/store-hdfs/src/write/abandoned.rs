@@ -1,0 +1,158 @@
+//! Files of a holder that none of its writers has open any more: the namenode recovers them.
+
+use super::holder::LeaseHolder;
+use super::open_file::OpenFile;
+use super::wire::{DoneResponse, EmptyResponse, FsyncRequest, RecoverLeaseRequest};
+use std::sync::Arc;
+use std::time::Duration;
+use strait_store::{ErrorKind, Result, fail};
+use tokio::time::timeout;
+
+/// Part of the namenode's answer to a writer whose file the namenode itself recovers
+/// (`FSNamesystem.checkLease`, `HdfsServerConstants.NAMENODE_LEASE_HOLDER`).
+const OWNED_BY_NAMENODE: &str = "is not the lease owner (=HDFS_NameNode";
+
+/// The name of any file, by its id (`FSDirectory.DOT_INODES_STRING`).
+const INODES: &str = "/.reserved/.inodes";
+
+/// Time limit of one order to the namenode, since the user's openings wait meanwhile. The recovery is repeated
+/// later.
+const ORDER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Makes the namenode close `file`, whose writer is gone. False while it is doing so.
+pub async fn recover(file: &OpenFile) -> Result<bool> {
+    recover_unless_open(&file.holder, &file.path, file.id, file.opening).await
+}
+
+/// Recovers the file at `path` if `holder` has it open, and none of its writers does: the answer to its
+/// opening was lost. False while the namenode is doing so.
+pub async fn recover_unknown(holder: &Arc<LeaseHolder>, path: &str) -> Result<bool> {
+    let Some(id) = holder.file_at(path).await? else { return Ok(true) };
+    recover_unless_open(holder, path, id, 0).await
+}
+
+/// Recovers a file, unless it is closed, or open by somebody else, or by a later opening of the same holder.
+async fn recover_unless_open(holder: &LeaseHolder, path: &str, id: u64, opening: u64) -> Result<bool> {
+    if holder.has_opened_again(id, opening) || !is_left_open(holder, path, id).await? {
+        return Ok(true);
+    }
+    // It may have been renamed, and its path may lead to another file.
+    let path = match holder.file_at(path).await? {
+        Some(at_path) if at_path == id => path.to_owned(),
+        _ => format!("{INODES}/{id}"),
+    };
+    let order = async {
+        let _recovering = holder.recovering().await;
+        // From here on, the holder opens no file.
+        if holder.has_opened_again(id, opening) {
+            return Ok(true);
+        }
+        let request = RecoverLeaseRequest { path, client_name: holder.name().to_owned() };
+        Ok(holder.call::<_, DoneResponse>("recoverLease", &request).await?.done)
+    };
+    match timeout(ORDER_TIMEOUT, order).await {
+        Ok(outcome) => outcome,
+        Err(_) => fail(ErrorKind::TimedOut, "the namenode doesn't take the order to recover a file"),
+    }
+}
+
+/// Whether the file waits for a recovery: nobody has closed it, and no other client has opened it.
+async fn is_left_open(holder: &LeaseHolder, path: &str, id: u64) -> Result<bool> {
+    let request = FsyncRequest {
+        path: path.to_owned(),
+        client_name: holder.name().to_owned(),
+        last_block_length: None,
+        file_id: id,
+    };
+    match holder.call::<_, EmptyResponse>("fsync", &request).await {
+        Ok(EmptyResponse {}) => Ok(true),
+        // A recovery has begun.
+        Err(error) if error.kind() == ErrorKind::Busy && is_owned_by_namenode(error.message()) => Ok(true),
+        // It is closed, or another client writes it, which a recovery would cut off.
+        Err(error) if error.kind() == ErrorKind::Busy => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// The file's path comes after the owner's name, and may have any words.
+fn is_owned_by_namenode(message: &str) -> bool {
+    message.split_once(": ").is_some_and(|(owner, _)| owner.contains(OWNED_BY_NAMENODE))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::namenode::Namenode;
+    use super::super::fake::{self, Answer};
+    use super::super::wire::{AppendResponse, FileStatus, GetFileInfoResponse};
+    use super::*;
+    use prost::Message;
+    use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+    const PATH: &str = "/f";
+    const ID: u64 = 7;
+
+    /// A holder, and the paths that the namenode has to recover. It has the file `at_path`, and answers such
+    /// an order so.
+    async fn holder(at_path: u64, answer: Answer) -> (Arc<LeaseHolder>, UnboundedReceiver<String>) {
+        let (sender, recovered) = unbounded_channel();
+        let status = move |file_id| Some(FileStatus { file_id: Some(file_id), ..FileStatus::default() });
+        let answer = move |method: &str, request: &[u8]| match method {
+            "fsync" => Answer::of(&EmptyResponse {}),
+            "getFileInfo" => Answer::of(&GetFileInfoResponse { status: status(at_path) }),
+            "append" => Answer::of(&AppendResponse { block: None, status: status(ID + 1) }),
+            "recoverLease" => {
+                sender.send(RecoverLeaseRequest::decode(request).unwrap().path).unwrap();
+                answer.clone()
+            }
+            _ => Answer::failure("not now"),
+        };
+        let namenode = Arc::new(Namenode::new(vec![fake::namenode(answer).await]));
+        (Arc::new(LeaseHolder::new(namenode, "alice")), recovered)
+    }
+
+    fn done(done: bool) -> Answer {
+        Answer::of(&DoneResponse { done })
+    }
+
+    #[tokio::test]
+    async fn a_file_that_its_holder_has_opened_again_is_left_alone() {
+        let (holder, mut recovered) = holder(ID, done(false)).await;
+        let abandoned = OpenFile::new(&holder, PATH, ID);
+        let next = OpenFile::new(&holder, PATH, ID);
+        assert!(recover(&abandoned).await.unwrap(), "nothing is left to do");
+        assert!(recover_unknown(&holder, PATH).await.unwrap(), "a writer has it");
+        assert!(recovered.try_recv().is_err(), "the next writer would lose its lease");
+        // Then the next one is abandoned, too.
+        assert!(!recover(&next).await.unwrap());
+        assert_eq!(recovered.recv().await.unwrap(), PATH);
+        drop(next);
+        assert!(!recover(&abandoned).await.unwrap());
+        assert_eq!(recovered.recv().await.unwrap(), PATH);
+        drop(abandoned);
+        assert!(!recover_unknown(&holder, PATH).await.unwrap());
+        assert_eq!(recovered.recv().await.unwrap(), PATH);
+    }
+
+    #[tokio::test]
+    async fn a_renamed_file_is_recovered_by_its_number() {
+        let (holder, mut recovered) = holder(ID + 1, done(true)).await;
+        assert!(recover(&OpenFile::new(&holder, PATH, ID)).await.unwrap());
+        assert_eq!(recovered.recv().await.unwrap(), "/.reserved/.inodes/7");
+    }
+
+    #[tokio::test]
+    async fn openings_do_not_wait_for_an_order_that_the_namenode_does_not_take() {
+        let (holder, mut recovered) = holder(ID, Answer::Silence).await;
+        let abandoned = OpenFile::new(&holder, PATH, ID);
+        let recovery = tokio::spawn(async move { recover(&abandoned).await });
+        recovered.recv().await.unwrap();
+        let opening = tokio::spawn(async move { OpenFile::append(&holder, "/other").await });
+        tokio::time::pause();
+        tokio::time::advance(ORDER_TIMEOUT).await;
+        tokio::time::resume();
+        let ended = timeout(ORDER_TIMEOUT, recovery).await.expect("the order has no limit").unwrap();
+        assert_eq!(ended.unwrap_err().kind(), ErrorKind::TimedOut);
+        let opened = timeout(ORDER_TIMEOUT, opening).await.expect("the opening waits").unwrap();
+        assert_eq!(opened.unwrap().file.id, ID + 1);
+    }
+}

@@ -1,0 +1,234 @@
+//! A file that a user has open for writing, and the calls about it to the namenode.
+
+use super::super::errors::is_not_reported;
+use super::super::retry::Backoff;
+use super::super::wire::{
+    DatanodeId, ExtendedBlock, FAR_OFFSET, GetBlockLocationsRequest, GetBlockLocationsResponse,
+};
+use super::holder::LeaseHolder;
+use super::wire::*;
+use std::sync::Arc;
+use std::time::Duration;
+use strait_store::{Error, ErrorKind, Result};
+
+/// Calls that follow a refused one without a pause, while the namenode has no report of a block yet: a
+/// timer's tick is longer than most reports need.
+const TRIES_AT_ONCE: u32 = 2;
+
+/// First pause until the namenode has a block's report. Each further pause is twice as long. Datanodes report
+/// a block within a millisecond or two of their acknowledgement. Java waits 400 ms
+/// (`dfs.client.block.write.locateFollowingBlock.initial.delay.ms`).
+const FIRST_REPORT_PAUSE: Duration = Duration::from_millis(1);
+
+/// An open file of a holder; its lease is renewed until this is dropped.
+#[derive(Debug)]
+pub struct OpenFile {
+    pub holder: Arc<LeaseHolder>,
+    pub path: String,
+    pub id: u64,
+    /// The number of its opening.
+    pub opening: u64,
+}
+
+/// A file that was just opened.
+#[derive(Debug)]
+pub struct Opened {
+    pub file: OpenFile,
+    pub status: FileStatus,
+    /// Its last block, if that has room.
+    pub partial: Option<TargetedBlock>,
+    /// Its last block, if that is full.
+    pub full: Option<ExtendedBlock>,
+}
+
+/// The attributes of a new file.
+#[derive(Debug)]
+pub struct NewFile {
+    pub permission: u32,
+    pub overwrite: bool,
+    pub replication: u32,
+    pub block_size: u64,
+}
+
+impl OpenFile {
+    /// A file that `holder` has just opened for writing.
+    pub fn new(holder: &Arc<LeaseHolder>, path: &str, id: u64) -> Self {
+        let opening = holder.opened(id);
+        Self { holder: Arc::clone(holder), path: path.to_owned(), id, opening }
+    }
+
+    /// Creates a file, and its missing parents.
+    pub async fn create(holder: &Arc<LeaseHolder>, path: &str, new: &NewFile) -> Result<Opened> {
+        let overwrite = if new.overwrite { create_flag::OVERWRITE } else { 0 };
+        let request = CreateRequest {
+            path: path.to_owned(),
+            permission: Permission { bits: new.permission },
+            client_name: holder.name().to_owned(),
+            flags: create_flag::CREATE | overwrite,
+            create_parent: true,
+            replication: new.replication,
+            block_size: new.block_size,
+        };
+        let opening = holder.opening().await;
+        let answer: CreateResponse = holder.call("create", &request).await?;
+        let status = answer.status.ok_or_else(|| strange("a created file has no status"))?;
+        let file = Self::new(holder, path, status.file_id.unwrap_or(0));
+        drop(opening);
+        Ok(Opened { file, status, partial: None, full: None })
+    }
+
+    /// Opens a file to append to it.
+    pub async fn append(holder: &Arc<LeaseHolder>, path: &str) -> Result<Opened> {
+        let request = AppendRequest {
+            path: path.to_owned(),
+            client_name: holder.name().to_owned(),
+            flags: Some(create_flag::APPEND),
+        };
+        let opening = holder.opening().await;
+        let answer: AppendResponse = holder.call("append", &request).await?;
+        let status = answer.status.ok_or_else(|| strange("an opened file has no status"))?;
+        let file = Self::new(holder, path, status.file_id.unwrap_or(0));
+        drop(opening);
+        let (full, partial) = match answer.block {
+            Some(last) if status.block_size.is_some_and(|size| last.block.num_bytes >= size) => {
+                (Some(last.block), None)
+            }
+            // The namenode names only a block with room (`FSDirAppendOp.prepareFileForAppend`).
+            None if status.length > 0 => (file.last_block().await, None),
+            other => (None, other),
+        };
+        Ok(Opened { file, status, partial, full })
+    }
+
+    /// The last block of the file. The namenode recognises a repeated call by the block before, or else
+    /// refuses it. None if the user may write the file but not read it.
+    async fn last_block(&self) -> Option<ExtendedBlock> {
+        let request = GetBlockLocationsRequest { path: self.path.clone(), offset: FAR_OFFSET, length: 1 };
+        match self.holder.call::<_, GetBlockLocationsResponse>("getBlockLocations", &request).await {
+            Ok(answer) => Some(answer.locations?.last_block?.block),
+            Err(error) => {
+                tracing::debug!(path = self.path, %error, "the last block isn't known");
+                None
+            }
+        }
+    }
+
+    /// Allocates a block after `previous`, on none of the `excluded` datanodes. Waits for `patience` until
+    /// enough datanodes have reported `previous`.
+    pub async fn add_block(
+        &self,
+        previous: Option<ExtendedBlock>,
+        excluded: Vec<Target>,
+        patience: Duration,
+    ) -> Result<TargetedBlock> {
+        let request = AddBlockRequest {
+            path: self.path.clone(),
+            client_name: self.holder.name().to_owned(),
+            previous,
+            excluded,
+            file_id: self.id,
+        };
+        let mut backoff = Backoff::starting_at(FIRST_REPORT_PAUSE, patience).at_once(TRIES_AT_ONCE);
+        loop {
+            match self.holder.call::<_, BlockResponse>("addBlock", &request).await {
+                Ok(answer) => return Ok(answer.block),
+                // NotReplicatedYetException: no datanode has reported the previous block.
+                Err(error) if is_not_reported(&error) && backoff.pause().await => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    pub async fn abandon_block(&self, block: ExtendedBlock) -> Result<()> {
+        let request = AbandonBlockRequest {
+            block,
+            path: self.path.clone(),
+            client_name: self.holder.name().to_owned(),
+            file_id: self.id,
+        };
+        self.holder.call::<_, EmptyResponse>("abandonBlock", &request).await.map(drop)
+    }
+
+    /// Asks for another datanode for a pipeline. The answer has all its datanodes.
+    pub async fn additional_datanode(
+        &self,
+        block: &ExtendedBlock,
+        existing: Vec<Target>,
+        existing_storage_ids: Vec<String>,
+        excluded: Vec<Target>,
+    ) -> Result<TargetedBlock> {
+        let request = GetAdditionalDatanodeRequest {
+            path: self.path.clone(),
+            block: block.clone(),
+            existing,
+            excluded,
+            wanted: 1,
+            client_name: self.holder.name().to_owned(),
+            existing_storage_ids,
+            file_id: self.id,
+        };
+        Ok(self.holder.call::<_, BlockResponse>("getAdditionalDatanode", &request).await?.block)
+    }
+
+    /// A new generation stamp for a block whose pipeline is set up again.
+    pub async fn update_block(&self, block: &ExtendedBlock) -> Result<TargetedBlock> {
+        let request = UpdateBlockForPipelineRequest {
+            block: block.clone(),
+            client_name: self.holder.name().to_owned(),
+        };
+        Ok(self.holder.call::<_, BlockResponse>("updateBlockForPipeline", &request).await?.block)
+    }
+
+    /// Records a pipeline that was set up again.
+    pub async fn update_pipeline(
+        &self,
+        old_block: ExtendedBlock,
+        new_block: ExtendedBlock,
+        new_nodes: Vec<DatanodeId>,
+        storage_ids: Vec<String>,
+    ) -> Result<()> {
+        let client_name = self.holder.name().to_owned();
+        let request = UpdatePipelineRequest { client_name, old_block, new_block, new_nodes, storage_ids };
+        self.holder.call::<_, EmptyResponse>("updatePipeline", &request).await.map(drop)
+    }
+
+    /// Records the file's blocks, and the length of the last one.
+    pub async fn fsync(&self, last_block_length: Option<u64>) -> Result<()> {
+        let request = FsyncRequest {
+            path: self.path.clone(),
+            client_name: self.holder.name().to_owned(),
+            last_block_length: last_block_length.map(|length| length as i64),
+            file_id: self.id,
+        };
+        self.holder.call::<_, EmptyResponse>("fsync", &request).await.map(drop)
+    }
+
+    /// Closes the file. Waits for `patience` until enough datanodes have reported its last block.
+    pub async fn complete(&self, last: Option<ExtendedBlock>, patience: Duration) -> Result<()> {
+        let request = CompleteRequest {
+            path: self.path.clone(),
+            client_name: self.holder.name().to_owned(),
+            last,
+            file_id: self.id,
+        };
+        let mut backoff = Backoff::starting_at(FIRST_REPORT_PAUSE, patience).at_once(TRIES_AT_ONCE);
+        while !self.holder.call::<_, DoneResponse>("complete", &request).await?.done {
+            if !backoff.pause().await {
+                let message = "too few datanodes have reported the last block to the namenode \
+                               (dfs.client.block.write.locateFollowingBlock.retries)";
+                return Err(Error::new(ErrorKind::Unavailable, message));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for OpenFile {
+    fn drop(&mut self) {
+        self.holder.closed(self.opening);
+    }
+}
+
+fn strange(what: &'static str) -> Error {
+    Error::new(ErrorKind::Internal, what)
+}
