@@ -63,6 +63,7 @@ pub enum Sender {
 }
 
 /// Result of receiving.
+#[expect(clippy::large_enum_variant, reason = "it is taken apart at once; a box would cost each request one")]
 pub enum Received {
     /// A request.
     Request(Request),
