@@ -1,6 +1,7 @@
 //! The mount without FUSE: it answers each request by paths, attributes and open files.
 
 mod files;
+mod handing;
 mod renaming;
 #[cfg(test)]
 mod tests;
