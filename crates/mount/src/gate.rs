@@ -137,7 +137,8 @@ mod tests {
         assert!(futures::poll!(&mut closing).is_pending(), "a request isn't answered");
         drop(unanswered);
         let closed = closing.await;
-        assert_eq!((gate.state().parked, gate.state().running), (2, 0));
+        assert_eq!(gate.state().parked, 2);
+        assert_eq!(gate.state().running, 0);
         drop(closed);
         drop(requests);
         threads.into_iter().for_each(|thread| thread.join().unwrap());

@@ -232,3 +232,124 @@ async fn receive_descriptors(peer: &UnixStream) -> io::Result<[OwnedFd; 2]> {
     })
     .await
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    const SHORT: Limits = Limits {
+        hello: Duration::from_millis(50),
+        pause: Duration::from_millis(50),
+        taken: Duration::from_millis(50),
+    };
+
+    fn terms() -> Terms {
+        Terms { source: "file:///d".into(), user: None, read_only: false, plfs: Vec::new() }
+    }
+
+    fn state() -> State {
+        serde_json::from_str(
+            r#"{"nodes": {"last": 1, "nodes": []}, "files": [], "handles": [], "last_handle": 0, "hidden": []}"#,
+        )
+        .unwrap()
+    }
+
+    struct Paused<'a>(&'a AtomicBool);
+
+    impl Drop for Paused<'_> {
+        fn drop(&mut self) {
+            self.0.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// What a process says to one that behaves like this. Afterwards the mount isn't paused, unless it
+    /// was taken.
+    async fn offered(limits: Limits, other: impl AsyncFnOnce(UnixStream)) -> Result<(), String> {
+        let (own, theirs) = UnixStream::pair().unwrap();
+        let paused = AtomicBool::new(false);
+        let input = std::fs::File::open("/dev/null").unwrap();
+        let pause = async || {
+            paused.store(true, Ordering::Relaxed);
+            let descriptors = [input.as_fd(), input.as_fd()];
+            Ok(Offer { state: state(), descriptors, guard: Paused(&paused) })
+        };
+        let terms = terms();
+        let (offered, ()) = futures::join!(offer(own, &terms, limits, pause), other(theirs));
+        assert_eq!(paused.load(Ordering::Relaxed), offered.is_ok());
+        offered
+    }
+
+    async fn hello(peer: &mut UnixStream) {
+        send(peer, &Hello { protocol: PROTOCOL, terms: terms() }).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_process_that_asks_and_takes_gets_the_mount() {
+        let next = async |mut peer: UnixStream| {
+            hello(&mut peer).await;
+            let answer = receive(&mut peer, MAX_STATE).await.unwrap();
+            assert!(matches!(serde_json::from_slice(&answer).unwrap(), Answer::State(_)));
+            receive_descriptors(&peer).await.unwrap();
+            take(peer).await.unwrap();
+        };
+        offered(LIMITS, next).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_process_that_goes_silent_at_any_time_leaves_the_mount_where_it_is() {
+        let silent = async |peer: UnixStream| {
+            let mut peer = peer;
+            let told = receive(&mut peer, MAX_HELLO).await.unwrap();
+            assert!(String::from_utf8(told).unwrap().contains("no request in time"));
+        };
+        offered(SHORT, silent).await.unwrap_err();
+        let later = async |mut peer: UnixStream| {
+            hello(&mut peer).await;
+            receive(&mut peer, MAX_STATE).await.unwrap();
+            receive_descriptors(&peer).await.unwrap();
+            // The other end has closed by the time that this one takes the mount.
+            assert_eq!(peer.read(&mut [0]).await.unwrap(), 0);
+            take(peer).await.unwrap_err();
+        };
+        let why = offered(SHORT, later).await.unwrap_err();
+        assert!(why.contains("didn't take"), "{why}");
+    }
+
+    #[tokio::test]
+    async fn a_process_that_ends_or_talks_nonsense_leaves_the_mount_where_it_is() {
+        offered(LIMITS, async |_| {}).await.unwrap_err();
+        let ends = async |mut peer: UnixStream| {
+            hello(&mut peer).await;
+            receive(&mut peer, MAX_STATE).await.unwrap();
+        };
+        offered(LIMITS, ends).await.unwrap_err();
+        let huge = async |mut peer: UnixStream| {
+            peer.write_all(&[0xff; 100]).await.unwrap();
+            let told = receive(&mut peer, MAX_HELLO).await.unwrap();
+            assert!(String::from_utf8(told).unwrap().contains("4294967295 bytes"));
+        };
+        offered(LIMITS, huge).await.unwrap_err();
+        let nonsense = async |mut peer: UnixStream| {
+            hello(&mut peer).await;
+            receive(&mut peer, MAX_STATE).await.unwrap();
+            receive_descriptors(&peer).await.unwrap();
+            peer.write_all(b"?").await.unwrap();
+        };
+        offered(LIMITS, nonsense).await.unwrap_err();
+    }
+
+    #[tokio::test]
+    async fn a_mount_that_cannot_pause_stays() {
+        let (own, mut theirs) = UnixStream::pair().unwrap();
+        let pause = async || std::future::pending::<Result<Offer<'_, ()>, String>>().await;
+        let next = async {
+            hello(&mut theirs).await;
+            receive(&mut theirs, MAX_HELLO).await.unwrap()
+        };
+        let terms = terms();
+        let (offered, told) = futures::join!(offer(own, &terms, SHORT, pause), next);
+        assert!(offered.unwrap_err().contains("took longer"));
+        assert!(String::from_utf8(told).unwrap().contains("Refused"));
+    }
+}
