@@ -57,6 +57,8 @@ use tokio::net::UnixListener;
 const THREADS: usize = 2;
 /// Pause after a failed accept, such as for want of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
+/// Pause after a refusal, which is logged: any user of the host may ask.
+const REFUSED_PAUSE: Duration = Duration::from_millis(100);
 /// Pause between attempts to unmount a directory in use.
 const TRY_EVERY: Duration = Duration::from_millis(200);
 
@@ -162,6 +164,7 @@ impl Mount {
                 Ok(()) => return,
                 Err(why) => tracing::warn!("another process asked for the mount, and didn't get it: {why}"),
             }
+            tokio::time::sleep(REFUSED_PAUSE).await;
         }
     }
 
