@@ -1,6 +1,7 @@
 //! The mount without FUSE: it answers each request by paths, attributes and open files.
 
 mod files;
+mod handing;
 mod renaming;
 #[cfg(test)]
 mod tests;
@@ -342,7 +343,8 @@ impl Core {
     /// Finds a directory's entry.
     pub async fn lookup(&self, caller: Caller, parent: u64, name: &OsStr) -> Answer<Attributes> {
         let (path, name) = self.entry(parent, name)?;
-        let (status, _) = self.status(&self.who(caller), &path).await?;
+        let known = lock(&self.nodes).find(parent, &name);
+        let status = self.settled_status(&self.who(caller), &path, known).await?;
         let node = lock(&self.nodes).looked_up(parent, &name);
         Ok(self.attributes(node, status).await)
     }
@@ -355,8 +357,36 @@ impl Core {
     /// A node's attributes.
     pub async fn getattr(&self, caller: Caller, node: u64) -> Answer<Attributes> {
         let path = self.path(node)?;
-        let (status, _) = self.status(&self.who(caller), &path).await?;
+        let status = self.settled_status(&self.who(caller), &path, Some(node)).await?;
         Ok(self.attributes(node, status).await)
+    }
+
+    /// The store's record of a path. If a writer closes meanwhile, as for a child that inherited the
+    /// file, the record may lack bytes that no open file has any more: then it is read again.
+    async fn settled_status(
+        &self,
+        who: &Principal,
+        path: &StorePath,
+        node: Option<u64>,
+    ) -> Answer<FileStatus> {
+        let written = self.is_written(node).await;
+        let (status, _) = self.status(who, path).await?;
+        if written && !self.is_written(node).await {
+            return Ok(self.status(who, path).await?.0);
+        }
+        Ok(status)
+    }
+
+    async fn is_written(&self, node: Option<u64>) -> bool {
+        let files = node.map_or_else(Vec::new, |node| self.open_files(node));
+        for file in files {
+            if let Body::Plain(plain) = &file.body
+                && plain.written().await.is_some()
+            {
+                return true;
+            }
+        }
+        false
     }
 
     fn check_writable(&self) -> Answer<()> {

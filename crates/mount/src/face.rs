@@ -2,6 +2,7 @@
 
 use crate::core::{Attributes, Caller, Change, Core, Opened};
 use crate::fault::{Answer, Fault};
+use crate::gate::Gate;
 use crate::times::time;
 use bytes::Bytes;
 use fuser::{
@@ -36,17 +37,23 @@ const NAME: u32 = 255;
 /// The mount as fuser calls it.
 pub struct Face {
     core: Arc<Core>,
+    gate: Arc<Gate>,
     runtime: Handle,
 }
 
 impl Face {
     /// Answers by tasks of `runtime`.
-    pub fn new(core: Arc<Core>, runtime: Handle) -> Self {
-        Self { core, runtime }
+    pub fn new(core: Arc<Core>, gate: Arc<Gate>, runtime: Handle) -> Self {
+        Self { core, gate, runtime }
     }
 
     fn spawn<F: Future<Output = ()> + Send + 'static>(&self, task: impl FnOnce(Arc<Core>) -> F) {
-        self.runtime.spawn(task(self.core.clone()));
+        let (pass, answering) = (self.gate.pass(), task(self.core.clone()));
+        self.runtime.spawn(async move {
+            answering.await;
+            drop(pass);
+        });
+        self.gate.park();
     }
 }
 

@@ -14,12 +14,16 @@
 //! whose names match a pattern are containers of PLFS, with writes at any place by any number of
 //! writers.
 //!
+//! Another process may take the mount over while programs use it: [`Mount::take_over`].
+//!
 //! This room must never: read flags; name a store; act for another user than [`Identity`] says; answer a
 //! write before it is in order with those before it; report a failed write as success at close(2).
 
 mod core;
 mod face;
 mod fault;
+mod gate;
+mod handover;
 mod listing;
 mod logical;
 mod nodes;
@@ -27,6 +31,7 @@ mod overlay;
 mod patience;
 mod place;
 mod plain;
+mod resume;
 mod times;
 
 pub use core::{Identity, Settings};
@@ -35,16 +40,25 @@ pub use patience::Patience;
 
 use crate::core::Core;
 use crate::face::Face;
+use crate::gate::Gate;
+use crate::handover::Terms;
+use crate::handover::exchange::{self, LIMITS, Offer};
 use fuser::{BackgroundSession, Config, Session, SessionACL};
 use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use strait_store::{FileSystem, StorePath};
+use tokio::net::UnixListener;
 
 /// Threads that receive requests. Each only starts a task; two keep one from waiting for the other's
 /// copy of a write.
 const THREADS: usize = 2;
+/// Pause after a failed accept, such as for want of descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
+/// Pause after a refusal, which is logged: any user of the host may ask.
+const REFUSED_PAUSE: Duration = Duration::from_millis(100);
 /// Pause between attempts to unmount a directory in use.
 const TRY_EVERY: Duration = Duration::from_millis(200);
 
@@ -63,7 +77,13 @@ pub struct Options {
 /// unmounted.
 pub struct Mount {
     core: Arc<Core>,
+    gate: Arc<Gate>,
     directory: PathBuf,
+    terms: Terms,
+    /// Another descriptor of the session's device, to hand over.
+    device: OwnedFd,
+    /// For the next process; None if its name is taken.
+    listener: Option<UnixListener>,
     session: BackgroundSession,
 }
 
@@ -79,13 +99,11 @@ impl Mount {
         options: Options,
     ) -> io::Result<Self> {
         let directory = place::prepare(directory)?;
-        let read_only = options.settings.read_only;
-        let core = Arc::new(Core::new(store, root, options.settings));
-        let face = Face::new(core.clone(), tokio::runtime::Handle::current());
-        let acl = if options.allow_other { SessionACL::All } else { SessionACL::Owner };
+        let (terms, mut config) = (Terms::of(&options), config(&options));
+        let (acl, read_only) = (config.acl, options.settings.read_only);
+        let (core, gate) = (Arc::new(Core::new(store, root, options.settings)), Arc::default());
+        let face = Face::new(core.clone(), Arc::clone(&gate), tokio::runtime::Handle::current());
         let place = place::Options { source: options.source, allow_other: options.allow_other, read_only };
-        let mut config = Config::default();
-        (config.acl, config.n_threads) = (acl, Some(THREADS));
         let session = if nix::unistd::geteuid().is_root() {
             let device = place::mount(&directory, &place)?;
             Session::from_fd(face, device, acl, config)
@@ -94,11 +112,77 @@ impl Mount {
             config.mount_options = place::for_fusermount(&place);
             Session::new(face, &directory, &config)?
         };
-        let mount = Self { core, session: session.spawn()?, directory };
+        let device = session.as_fd().try_clone_to_owned()?;
+        let session = session.spawn()?;
+        let listener = listen(&directory);
+        let mount = Self { core, gate, directory, terms, device, listener, session };
         if !place::raise_read_ahead(&mount.directory) {
             tracing::debug!("the kernel's read-ahead stays as it is; root may raise it");
         }
         Ok(mount)
+    }
+
+    /// Goes on with the mount that another process of the same user serves on a directory. That process
+    /// ends, and programs that use the mount only wait meanwhile. Source, user, patterns and
+    /// `read_only` must be the same.
+    ///
+    /// # Errors
+    /// There is no such mount, or its process refuses. It then goes on serving.
+    pub async fn take_over(
+        store: Arc<dyn FileSystem>,
+        root: StorePath,
+        directory: &Path,
+        options: Options,
+    ) -> io::Result<Self> {
+        let (directory, number) = place::served(directory)?;
+        place::leave(&number)?;
+        let (terms, config) = (Terms::of(&options), config(&options));
+        let mut peer = exchange::connect(&number).await?;
+        let (state, device, listener) = exchange::ask(&mut peer, &terms).await?;
+        let core = Core::again(store, root, options.settings, state).await.map_err(io::Error::other)?;
+        let (core, gate) = (Arc::new(core), Arc::default());
+        let face = Face::new(core.clone(), Arc::clone(&gate), tokio::runtime::Handle::current());
+        let session = resume::session(face, &device, config)?;
+        exchange::take(peer).await?;
+        let session = session.spawn()?;
+        Ok(Self { core, gate, directory, terms, device, listener: Some(listener), session })
+    }
+
+    /// Waits until another process has taken the mount over. Then only [`Mount::leave`] may follow.
+    pub async fn taken_over(&self) {
+        let Some(listener) = &self.listener else { return std::future::pending().await };
+        loop {
+            let peer = match listener.accept().await {
+                Ok((peer, _)) => peer,
+                Err(error) => {
+                    tracing::warn!("accepting a process that asks for the mount: {error}");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    continue;
+                }
+            };
+            match exchange::offer(peer, &self.terms, LIMITS, || self.pause(listener)).await {
+                Ok(()) => return,
+                Err(why) => tracing::warn!("another process asked for the mount, and didn't get it: {why}"),
+            }
+            tokio::time::sleep(REFUSED_PAUSE).await;
+        }
+    }
+
+    /// Reads no more requests, answers all, and closes all writers.
+    async fn pause<'a>(&'a self, listener: &'a UnixListener) -> Result<Offer<'a, gate::Closed>, String> {
+        let guard = self.gate.close(THREADS, || gate::knock(&self.directory)).await;
+        let core = self.core.clone();
+        // A task of its own, since a close that is dropped half-way may lose bytes.
+        let closing = tokio::spawn(async move { core.close_writers().await });
+        closing.await.map_err(|error| format!("closing files: {error}"))??;
+        let descriptors = [self.device.as_fd(), listener.as_fd()];
+        Ok(Offer { state: self.core.state().await, descriptors, guard })
+    }
+
+    /// Ends without unmounting.
+    pub fn leave(self) {
+        // Dropping it would unmount, if fusermount3 mounted.
+        std::mem::forget(self.session);
     }
 
     /// The directory, without links.
@@ -148,4 +232,20 @@ impl Mount {
         self.core.settle_all().await;
         Ok(())
     }
+}
+
+fn config(options: &Options) -> Config {
+    let mut config = Config::default();
+    config.acl = if options.allow_other { SessionACL::All } else { SessionACL::Owner };
+    config.n_threads = Some(THREADS);
+    config
+}
+
+/// Listens for the next process. A mount without that works, but can't be handed over.
+fn listen(directory: &Path) -> Option<UnixListener> {
+    let listening = place::device(directory).and_then(|number| match number {
+        Some(number) => exchange::listen(&number),
+        None => Err(io::ErrorKind::NotFound.into()),
+    });
+    listening.inspect_err(|error| tracing::warn!("no other process can take this mount over: {error}")).ok()
 }

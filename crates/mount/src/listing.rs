@@ -32,6 +32,11 @@ impl Listing {
         Self { store, who, path, stream: None, kept: VecDeque::new(), first: 0, next: 0, ended: false }
     }
 
+    /// For whom it is, and its path.
+    pub fn of(&self) -> (&Principal, &StorePath) {
+        (&self.who, &self.path)
+    }
+
     /// Goes to the entry of this number. From the begin on, the store lists the directory again.
     pub async fn seek(&mut self, number: u64) -> Answer<()> {
         if number == 0 || number < self.first {

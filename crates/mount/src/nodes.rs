@@ -3,6 +3,7 @@
 //! A node's number is never given again. Its path comes from its parents' names, so renaming a
 //! directory is one change. A node without a name was removed, or replaced by another.
 
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::time::SystemTime;
 use strait_store::{Result, StorePath};
@@ -11,7 +12,7 @@ use strait_store::{Result, StorePath};
 pub const ROOT: u64 = 1;
 
 /// A file's state at an opening. While it stays the same, the bytes in the kernel's cache are valid.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Version {
     /// Last modification, in milliseconds since 1970.
     pub modified_ms: i64,
@@ -19,7 +20,7 @@ pub struct Version {
     pub length: u64,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 struct Node {
     parent: u64,
     /// None once its name is gone.
@@ -27,10 +28,18 @@ struct Node {
     /// References of the kernel.
     lookups: u64,
     /// Open handles, and named or open children.
+    #[serde(skip)]
     uses: u64,
     /// Last change of attributes or name by this mount.
     changed: Option<SystemTime>,
     version: Option<Version>,
+}
+
+/// All nodes, for another process of the mount.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Known {
+    last: u64,
+    nodes: Vec<(u64, Node)>,
 }
 
 /// All nodes.
@@ -48,6 +57,45 @@ impl Nodes {
     pub fn new(root: StorePath) -> Self {
         let own = Node { parent: ROOT, name: None, lookups: 1, uses: 0, changed: None, version: None };
         Self { root, nodes: HashMap::from([(ROOT, own)]), by_name: HashMap::new(), last: ROOT }
+    }
+
+    /// All nodes, without the uses of handles.
+    pub fn known(&self) -> Known {
+        let mut nodes: Vec<_> = self.nodes.iter().map(|(number, node)| (*number, node.clone())).collect();
+        nodes.sort_by_key(|(number, _)| *number);
+        Known { last: self.last, nodes }
+    }
+
+    /// The nodes that another process knew. Its handles are to be added, by [`Nodes::use_more`].
+    ///
+    /// # Errors
+    /// They are no tree.
+    pub fn again(root: StorePath, known: Known) -> std::result::Result<Self, &'static str> {
+        let mut all = Self { root, nodes: HashMap::new(), by_name: HashMap::new(), last: known.last };
+        let mut children: HashMap<u64, Vec<u64>> = HashMap::new();
+        for (number, node) in known.nodes {
+            if number != ROOT {
+                children.entry(node.parent).or_default().push(number);
+                if let Some(name) = node.name.clone()
+                    && all.by_name.insert((node.parent, name), number).is_some()
+                {
+                    return Err("two nodes have one name");
+                }
+            }
+            if number > all.last || all.nodes.insert(number, node).is_some() {
+                return Err("a node's number is wrong");
+            }
+        }
+        // All must be reached from the root: paths are found by going up to it.
+        let (mut found, mut below) = (0, vec![ROOT]);
+        while let Some(number) = below.pop() {
+            let own = children.remove(&number).unwrap_or_default();
+            let Some(node) = all.nodes.get_mut(&number) else { return Err("a node has no parent") };
+            node.uses = own.len() as u64;
+            found += 1;
+            below.extend(own);
+        }
+        if found == all.nodes.len() { Ok(all) } else { Err("a node has no parent") }
     }
 
     /// The store's path of a node; None if its name is gone.
@@ -243,6 +291,55 @@ mod tests {
         assert!(nodes.by_name.is_empty());
         let again = nodes.looked_up(ROOT, "a");
         assert!(again > file, "numbers are never given again");
+    }
+
+    #[test]
+    fn another_process_knows_the_same_nodes() {
+        let mut nodes = nodes();
+        let directory = nodes.looked_up(ROOT, "a");
+        let file = nodes.looked_up(directory, "f");
+        nodes.looked_up(directory, "f");
+        let removed = nodes.looked_up(directory, "g");
+        nodes.unlink(directory, "g");
+        nodes.use_more(file);
+        let known = serde_json::to_vec(&nodes.known()).unwrap();
+        let base = StorePath::parse("/base").unwrap();
+        let mut again = Nodes::again(base, serde_json::from_slice(&known).unwrap()).unwrap();
+        again.use_more(file);
+        assert_eq!(path(&again, file).unwrap(), "/base/a/f");
+        assert_eq!((path(&again, removed), again.changed(removed)), (None, nodes.changed(removed)));
+        // Both forget each node at the same time.
+        for nodes in [&mut nodes, &mut again] {
+            nodes.forget(directory, 1);
+            nodes.forget(removed, 1);
+            nodes.forget(file, 1);
+            nodes.use_less(file);
+            assert_eq!(nodes.nodes.len(), 3);
+            nodes.forget(file, 1);
+            assert_eq!(nodes.nodes.len(), 1);
+            assert_eq!(nodes.looked_up(ROOT, "a"), removed + 1);
+        }
+    }
+
+    #[test]
+    fn nodes_that_are_no_tree_are_refused() {
+        let refused = |text: &str| {
+            let known = serde_json::from_str(text).unwrap();
+            Nodes::again(StorePath::root(), known).unwrap_err()
+        };
+        let node = |number: u64, parent: u64, name: &str| {
+            format!(
+                r#"[{number},{{"parent":{parent},"name":"{name}","lookups":1,"changed":null,"version":null}}]"#
+            )
+        };
+        let root = node(1, 1, "");
+        let all = |last: u64, nodes: &[String]| format!(r#"{{"last":{last},"nodes":[{}]}}"#, nodes.join(","));
+        let turn = [root.clone(), node(2, 3, "a"), node(3, 2, "b")];
+        assert_eq!(refused(&all(3, &turn)), "a node has no parent");
+        assert_eq!(refused(&all(3, &turn[1..2])), "a node has no parent");
+        assert_eq!(refused(&all(2, &[root.clone(), node(3, 1, "a")])), "a node's number is wrong");
+        let twins = [root, node(2, 1, "a"), node(3, 1, "a")];
+        assert_eq!(refused(&all(3, &twins)), "two nodes have one name");
     }
 
     #[test]

@@ -56,6 +56,61 @@ pub fn prepare(directory: &Path) -> io::Result<PathBuf> {
     Ok(directory)
 }
 
+/// The directory without links, and the device number of Strait's mount on it.
+///
+/// # Errors
+/// There is no such mount.
+pub fn served(directory: &Path) -> io::Result<(PathBuf, String)> {
+    let directory = directory.canonicalize()?;
+    match device(&directory)? {
+        Some(number) => Ok((directory, number)),
+        None => {
+            let why = "no strait mount is there; leave out --take-over to mount";
+            Err(io::Error::new(io::ErrorKind::NotFound, why))
+        }
+    }
+}
+
+/// The device number of Strait's mount on a directory without links. No two mounts of a host share one.
+pub fn device(directory: &Path) -> io::Result<Option<String>> {
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo")?;
+    let shown = escaped(directory);
+    let of_strait = |line: &&str| fuse_mounted_at(line, &shown) == Some("fuse.strait");
+    // The last one is on top.
+    let line = mounts.lines().rfind(of_strait);
+    Ok(line.and_then(|line| line.split(' ').nth(2)).map(str::to_owned))
+}
+
+/// Leaves the mount with this device number as the working directory. A process that serves a mount
+/// waits for itself if it uses the mount.
+///
+/// # Errors
+/// A descriptor that this process inherited, or its program, is in the mount.
+pub fn leave(number: &str) -> io::Result<()> {
+    let is_within = |path: &Path| {
+        let status = rustix::fs::stat(path);
+        let device = status.map(|it| (rustix::fs::major(it.st_dev), rustix::fs::minor(it.st_dev)));
+        device.is_ok_and(|(major, minor)| format!("{major}:{minor}") == number)
+    };
+    let refuse = |what: String| {
+        let why = format!("{what} of the new process is in the mount; start it without");
+        Err(io::Error::new(io::ErrorKind::InvalidInput, why))
+    };
+    for entry in std::fs::read_dir("/proc/self/fd")? {
+        let entry = entry?;
+        if is_within(&entry.path()) {
+            return refuse(format!("descriptor {}", entry.file_name().display()));
+        }
+    }
+    if is_within(Path::new("/proc/self/exe")) {
+        return refuse("the program".to_owned());
+    }
+    if is_within(Path::new(".")) {
+        std::env::set_current_dir("/")?;
+    }
+    Ok(())
+}
+
 /// The type of the file system that a line of mountinfo shows at `place`, if FUSE serves it (proc(5)).
 fn fuse_mounted_at<'a>(line: &'a str, place: &str) -> Option<&'a str> {
     let (before, after) = line.split_once(" - ")?;

@@ -71,6 +71,8 @@ pub struct Plain {
     access: Access,
     writing: Arc<tokio::sync::Mutex<Writing>>,
     reader: Mutex<Option<Arc<dyn FileReader>>>,
+    /// Of the file that an earlier process of the mount had open for reading.
+    expected: Mutex<Option<Bytes>>,
 }
 
 /// The written part. Its lock is held while the file gets another path.
@@ -107,7 +109,24 @@ impl Plain {
             written_ms: 0,
             failed: None,
         };
-        Self { access, writing: Arc::new(tokio::sync::Mutex::new(writing)), reader: Mutex::new(None) }
+        let (reader, expected) = (Mutex::new(None), Mutex::new(None));
+        Self { access, writing: Arc::new(tokio::sync::Mutex::new(writing)), reader, expected }
+    }
+
+    /// A file that an earlier process of the mount had open: with the error that lost its written bytes,
+    /// and the identity of the file that was read.
+    pub async fn again(access: Access, failed: Option<Error>, identity: Option<Bytes>) -> Self {
+        let file = Self::open(access);
+        file.writing.lock().await.failed = failed;
+        *file.expected.lock().unwrap_or_else(PoisonError::into_inner) = identity;
+        file
+    }
+
+    /// For a later process: the error that lost written bytes, and the identity of the file that is read.
+    pub async fn known(&self) -> (Option<Error>, Option<Bytes>) {
+        let failed = self.writing.lock().await.failed.as_ref().map(Error::again);
+        let expected = self.expected.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        (failed, self.reader().map_or(expected, |reader| reader.identity()))
     }
 
     /// A file that `writer` has just created.
@@ -168,7 +187,14 @@ impl Plain {
             Some(reader) => reader,
             None => {
                 fresh = true;
-                self.reopen(&path).await?
+                let expected = self.expected.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                let reader = self.reopen(&path).await?;
+                if expected.is_some() && reader.identity() != expected {
+                    self.forget_reader();
+                    *self.expected.lock().unwrap_or_else(PoisonError::into_inner) = expected;
+                    return Err(replaced(&path()?));
+                }
+                reader
             }
         };
         loop {
@@ -180,9 +206,7 @@ impl Plain {
                     let before = reader.identity();
                     reader = self.reopen(&path).await?;
                     if before.is_some() && reader.identity() != before {
-                        let error =
-                            Error::new(ErrorKind::NotFound, "the file was replaced while it was open");
-                        return Err(error.at("read", path()?));
+                        return Err(replaced(&path()?));
                     }
                 }
                 read => return read,
@@ -201,11 +225,13 @@ impl Plain {
         let open = || access.store.open(&access.who, &path);
         let reader: Arc<dyn FileReader> = access.patience.with(open).await?.into();
         *self.reader.lock().unwrap_or_else(PoisonError::into_inner) = Some(reader.clone());
+        *self.expected.lock().unwrap_or_else(PoisonError::into_inner) = None;
         Ok(reader)
     }
 
     /// The next read opens the file again.
     pub fn forget_reader(&self) {
+        *self.expected.lock().unwrap_or_else(PoisonError::into_inner) = None;
         *self.reader.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
@@ -425,6 +451,11 @@ impl Writing {
         error
     }
 
+    /// Whether bytes were written that no closed writer has.
+    pub fn is_dirty(&self) -> bool {
+        self.dirty
+    }
+
     /// Whether written bytes were lost.
     pub fn has_failed(&self) -> bool {
         self.failed.is_some()
@@ -530,6 +561,10 @@ impl Writing {
         self.end = None;
         Ok(())
     }
+}
+
+fn replaced(path: &StorePath) -> Error {
+    Error::new(ErrorKind::NotFound, "the file was replaced while it was open").at("read", path)
 }
 
 /// Opens a file at its end. Waits for the lease of a writer that was lost.

@@ -1,81 +1,21 @@
 //! `strait mount`, used by programs of this host that know nothing of it. Only root may mount here.
 
+#[path = "support/mounted.rs"]
+mod mounted;
 mod support;
 
+use mounted::{Mounted, is_mounted};
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::time::Duration;
 use strait_testkit::wait::wait_until;
-use strait_testkit::{Process, skip};
 use support::{Gateway, Run, ended, fresh};
 use tempfile::TempDir;
 
 const DEADLINE: Duration = Duration::from_secs(30);
 const EXIST: i32 = 17;
 const UNSUPPORTED: i32 = 95;
-
-/// A store on a directory of this host; unmounted when dropped.
-struct Mounted {
-    process: Process,
-    place: PathBuf,
-    _dir: TempDir,
-}
-
-impl Mounted {
-    /// None, and a skipped claim, where FUSE can't be used.
-    fn of(claim: &str, uri: &str, flags: &[&str]) -> Option<Self> {
-        if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
-            skip(claim, "root and /dev/fuse");
-            return None;
-        }
-        let dir = tempfile::tempdir().unwrap();
-        let place = fresh(dir.path(), "mnt");
-        let mut command = support::command(dir.path());
-        command.arg("mount").args(flags).arg(uri).arg(&place);
-        let mut process = Process::spawn("mount", command, dir.path()).unwrap();
-        process.wait_ready(DEADLINE, || is_mounted(&place)).unwrap();
-        Some(Self { process, place, _dir: dir })
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.place.join(name)
-    }
-
-    /// Runs a shell's commands in the mount.
-    fn shell(&self, script: &str) -> String {
-        let output = Command::new("bash")
-            .args(["-euo", "pipefail", "-c", script])
-            .current_dir(&self.place)
-            .stdin(Stdio::null())
-            .output()
-            .unwrap();
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{script}: {told}\n{}", self.process.log_tail());
-        String::from_utf8(output.stdout).unwrap()
-    }
-
-    fn umount(mut self) {
-        assert!(Command::new("umount").arg(&self.place).status().unwrap().success());
-        assert_eq!(ended(&mut self.process), 0, "{}", self.process.log_tail());
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        if is_mounted(&self.place) {
-            let _ = Command::new("umount").arg("-l").arg(&self.place).status();
-        }
-    }
-}
-
-fn is_mounted(place: &Path) -> bool {
-    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
-    let wanted = place.to_str().unwrap();
-    mounts.lines().any(|line| line.split(' ').nth(4) == Some(wanted) && line.contains("fuse.strait"))
-}
 
 fn files(claim: &str, flags: &[&str]) -> Option<(TempDir, Mounted)> {
     let data = tempfile::tempdir().unwrap();

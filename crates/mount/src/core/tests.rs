@@ -1,5 +1,7 @@
 //! The mount without FUSE, over a store in memory that other hosts change, too.
 
+mod handing;
+
 use super::*;
 use crate::nodes::ROOT;
 use bytes::Bytes;

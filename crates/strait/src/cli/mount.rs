@@ -34,6 +34,10 @@ pub struct Mount {
     #[arg(long, value_name = "SECONDS", default_value_t = 1,
           value_parser = clap::value_parser!(u64).range(0..=MAX_LIFETIME_SECONDS))]
     pub attr_cache: u64,
+    /// Go on with the mount on DIR, in place of the process of this user that serves it, which ends.
+    /// Programs that use the mount only wait meanwhile.
+    #[arg(long)]
+    pub take_over: bool,
     /// Return once the store is mounted, and serve in the background.
     #[arg(long)]
     pub daemon: bool,

@@ -32,8 +32,13 @@ pub async fn mount(context: &Context, flags: Flags) -> Result<(), Failure> {
         return Err(Failure::at(ErrorKind::NotADirectory, "mount", &place.path, why));
     }
     let options = options(context, &place, &flags)?;
-    let begun = Mount::begin(place.fs.clone(), place.path.clone(), &flags.directory, options);
-    let mount = begun.map_err(|error| cannot(error, &flags))?;
+    let (store, root) = (place.fs.clone(), place.path.clone());
+    let mount = if flags.take_over {
+        let taken = Mount::take_over(store, root, &flags.directory, options).await;
+        taken.map_err(|error| not_taken(&error, &flags))?
+    } else {
+        Mount::begin(store, root, &flags.directory, options).map_err(|error| cannot(error, &flags))?
+    };
     tell(&mount, &flags)?;
     let ended = async {
         while !mount.has_ended() {
@@ -43,6 +48,11 @@ pub async fn mount(context: &Context, flags: Flags) -> Result<(), Failure> {
     tokio::select! {
         () = ended => tracing::info!("unmounted by another program"),
         _ = signals.next() => tracing::info!("a signal: unmounting"),
+        () = mount.taken_over() => {
+            tracing::info!("another process has taken the mount over");
+            mount.leave();
+            return Ok(());
+        }
     }
     let directory = mount.directory().to_owned();
     let ended = tokio::select! {
@@ -94,6 +104,17 @@ fn cannot(error: io::Error, flags: &Flags) -> Failure {
         }
         failure => failure,
     }
+}
+
+fn not_taken(error: &io::Error, flags: &Flags) -> Failure {
+    let kind = match error.kind() {
+        io::ErrorKind::NotFound => ErrorKind::NotFound,
+        io::ErrorKind::PermissionDenied => ErrorKind::PermissionDenied,
+        io::ErrorKind::InvalidInput => ErrorKind::InvalidArgument,
+        io::ErrorKind::TimedOut => ErrorKind::TimedOut,
+        _ => ErrorKind::Busy,
+    };
+    Failure::at(kind, "take over the mount on", flags.directory.display(), error.to_string())
 }
 
 /// Reports that the store is mounted: to a person, to the process in the foreground, and to systemd.

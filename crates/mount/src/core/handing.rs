@@ -1,0 +1,167 @@
+//! The mount's state for the next process that serves it, and from the one before.
+
+use super::{Arc, AtomicU64, Body, Core, File, FileSystem, Handle, Settings, StorePath, lock};
+use crate::handover::{self, State, User};
+use crate::listing::Listing;
+use crate::logical::Logical;
+use crate::nodes::Nodes;
+use crate::plain::{Level, Plain};
+use futures::StreamExt;
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+use strait_plfs::Container;
+use strait_store::{Error, ErrorKind, Principal};
+
+/// Files that are closed at once: each costs some round trips, during which programs wait.
+const CLOSING: usize = 32;
+
+impl Core {
+    /// Closes all writers, so that the next process finds all bytes in the store, and no lease. Files
+    /// stay open: their next write opens them again, here or there.
+    ///
+    /// # Errors
+    /// Why the mount can't be handed over.
+    pub async fn close_writers(&self) -> Result<(), String> {
+        let files: Vec<Arc<File>> = lock(&self.files).values().map(|(file, _)| file.clone()).collect();
+        if !self.store.capabilities().append {
+            for file in &files {
+                if let Body::Plain(plain) = &file.body
+                    && plain.lock().await.is_dirty()
+                {
+                    let path = self.shown(file.node);
+                    return Err(format!("{path} is being written, and its store can't append after a close"));
+                }
+            }
+        }
+        let closing = futures::stream::iter(files).map(async |file| {
+            if let Body::Plain(plain) = &file.body
+                && plain.lock().await.has_failed()
+            {
+                return Ok(()); // the next process reports it, too
+            }
+            self.settle_file(&file, Level::Closed).await.map_err(|fault| {
+                let why = std::io::Error::from_raw_os_error(fault.0);
+                format!("{} can't be written out: {why}", self.shown(file.node))
+            })
+        });
+        let closed: Vec<Result<(), String>> = closing.buffer_unordered(CLOSING).collect().await;
+        closed.into_iter().collect()
+    }
+
+    fn shown(&self, node: u64) -> String {
+        self.path(node).map_or_else(|_| "a file".to_owned(), |path| path.to_string())
+    }
+
+    /// The state, after [`Core::close_writers`] and without requests.
+    pub async fn state(&self) -> State {
+        let open: Vec<Arc<File>> = lock(&self.files).values().map(|(file, _)| file.clone()).collect();
+        let mut places = HashMap::new();
+        let mut files = Vec::with_capacity(open.len());
+        for file in open {
+            let body = match &file.body {
+                Body::Logical(_) => handover::Body::Logical,
+                Body::Plain(plain) => {
+                    let (failed, identity) = plain.known().await;
+                    let identity = identity.map(|identity| identity.to_vec());
+                    handover::Body::Plain { failed: failed.as_ref().map(handover::Failure::from), identity }
+                }
+            };
+            places.insert(Arc::as_ptr(&file), files.len());
+            files.push(handover::File { node: file.node, who: User::from(&file.who), body });
+        }
+        let open: Vec<(u64, Handle)> =
+            lock(&self.handles).iter().map(|(number, handle)| (*number, handle.clone())).collect();
+        let mut handles = Vec::with_capacity(open.len());
+        for (number, handle) in open {
+            handles.push(match handle {
+                Handle::File { file, writes, appends } => {
+                    let Some(file) = places.get(&Arc::as_ptr(&file)).copied() else { continue };
+                    handover::Handle::File { number, file, writes, appends }
+                }
+                Handle::Directory(listing, node) => {
+                    let listing = listing.lock().await;
+                    let (who, path) = listing.of();
+                    let (who, path) = (User::from(who), path.to_string());
+                    handover::Handle::Directory { number, node, who, path }
+                }
+            });
+        }
+        State {
+            nodes: lock(&self.nodes).known(),
+            files,
+            handles,
+            last_handle: self.last_handle.load(Ordering::Relaxed),
+            hidden: lock(&self.hidden).iter().map(|(node, who)| (*node, User::from(who))).collect(),
+        }
+    }
+
+    /// A mount that goes on with another process's state.
+    ///
+    /// # Errors
+    /// The state contradicts itself.
+    pub async fn again(
+        store: Arc<dyn FileSystem>,
+        root: StorePath,
+        settings: Settings,
+        state: State,
+    ) -> Result<Self, &'static str> {
+        let core = Self::new(store, root.clone(), settings);
+        *lock(&core.nodes) = Nodes::again(root, state.nodes)?;
+        let identity = &core.settings.identity;
+        let hidden = state.hidden.iter().map(|(node, who)| (*node, who.principal(identity)));
+        lock(&core.hidden).extend(hidden);
+        let mut files = Vec::with_capacity(state.files.len());
+        for file in state.files {
+            let who = file.who.principal(identity);
+            let body = core.body_again(file.node, &who, file.body).await;
+            files.push(Arc::new(File { body, node: file.node, who }));
+        }
+        let mut last = state.last_handle;
+        for handle in state.handles {
+            let (number, node, handle) = match handle {
+                handover::Handle::File { number, file, writes, appends } => {
+                    let file = files.get(file).ok_or("a handle has no file")?.clone();
+                    let key = (file.node, file.who.user.clone());
+                    lock(&core.files).entry(key).or_insert_with(|| (file.clone(), 0)).1 += 1;
+                    (number, file.node, Handle::File { file, writes, appends })
+                }
+                handover::Handle::Directory { number, node, who, path } => {
+                    let path = StorePath::parse(&path).map_err(|_| "a directory's path is wrong")?;
+                    let listing = Listing::new(core.store.clone(), who.principal(identity), path);
+                    (number, node, Handle::Directory(Arc::new(tokio::sync::Mutex::new(listing)), node))
+                }
+            };
+            lock(&core.nodes).use_more(node);
+            if lock(&core.handles).insert(number, handle).is_some() {
+                return Err("two handles have one number");
+            }
+            last = last.max(number);
+        }
+        Ok(Self { last_handle: AtomicU64::new(last), ..core })
+    }
+
+    /// A file that the other process had open. If it can't be opened here, all use of it fails, as after
+    /// lost bytes: the others mustn't suffer.
+    async fn body_again(&self, node: u64, who: &Principal, body: handover::Body) -> Body {
+        let lost = async |error: Error| Body::Plain(Plain::again(self.access(who), Some(error), None).await);
+        match body {
+            handover::Body::Plain { failed, identity } => {
+                let (failed, identity) = (failed.map(Error::from), identity.map(bytes::Bytes::from));
+                Body::Plain(Plain::again(self.access(who), failed, identity).await)
+            }
+            handover::Body::Logical => {
+                let Ok(path) = self.path(node) else {
+                    return lost(Error::new(ErrorKind::NotFound, "the open file has lost its name")).await;
+                };
+                let open = || Container::open(self.store.clone(), who, &path);
+                match self.settings.patience.with(open).await {
+                    Ok(container) => Body::Logical(Logical::new(self.access(who), container)),
+                    Err(error) => {
+                        tracing::warn!("{error}; it was open in the mount's earlier process");
+                        lost(error).await
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! One process of a mount hands it over to the next, as an upgrade does.
+//!
+//! ```text
+//!   next process                            process that serves
+//!        │ ── Hello: protocol, terms ───────────→ │ refuses, or stops reading requests,
+//!        │                                        │ answers those it has, closes all writers
+//!        │ ←── State, descriptors of the mount ── │
+//!        │ does all that may fail                 │
+//!        │ ── TAKEN ────────────────────────────→ │ ends, without unmounting
+//! ```
+//!
+//! The hand-over commits when the kernel queues TAKEN: the next process serves only if it could send
+//! it, and the other goes on serving unless it received it. A process that stops waiting shuts its
+//! socket first and then looks once more, so never both serve.
+
+pub mod exchange;
+
+use crate::Options;
+use crate::core::Identity;
+use crate::nodes::Known;
+use serde::{Deserialize, Serialize};
+use strait_store::{Error, ErrorKind, Principal};
+
+/// Of messages and state. Both processes must have the same one.
+pub const PROTOCOL: u32 = 1;
+
+/// The first message, from the next process.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Hello {
+    /// [`PROTOCOL`].
+    pub protocol: u32,
+    /// How it would serve the mount.
+    pub terms: Terms,
+}
+
+/// The part of [`Hello`] that all protocols have.
+#[derive(Deserialize)]
+struct Version {
+    protocol: u32,
+}
+
+/// Options that two processes of one mount must agree on: those that the kernel got when it mounted, or
+/// that open files depend on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Terms {
+    /// The store's directory, as mount(8) shows it.
+    pub source: String,
+    /// The store's user; None if each program acts as its own.
+    pub user: Option<String>,
+    /// No changes.
+    pub read_only: bool,
+    /// Patterns of PLFS files, in order.
+    pub plfs: Vec<String>,
+}
+
+impl Terms {
+    /// Of a mount with these options.
+    pub fn of(options: &Options) -> Self {
+        let user = match &options.settings.identity {
+            Identity::One(who) => Some(who.user.to_string()),
+            Identity::Caller => None,
+        };
+        let mut plfs: Vec<String> =
+            options.settings.logical.iter().map(|it| it.as_str().to_owned()).collect();
+        plfs.sort();
+        plfs.dedup();
+        Self { source: options.source.clone(), user, read_only: options.settings.read_only, plfs }
+    }
+
+    /// Checks another process's first message.
+    ///
+    /// # Errors
+    /// Why it can't serve the mount, for its user.
+    pub fn check(&self, hello: &[u8]) -> Result<(), String> {
+        let protocol = serde_json::from_slice::<Version>(hello).map(|version| version.protocol);
+        match protocol {
+            Ok(PROTOCOL) => {}
+            Ok(other) => {
+                return Err(format!(
+                    "the mount's process hands over by protocol {PROTOCOL}, the new one by {other}; \
+                     unmount for this upgrade"
+                ));
+            }
+            Err(error) => return Err(format!("the request makes no sense: {error}")),
+        }
+        let hello: Hello =
+            serde_json::from_slice(hello).map_err(|error| format!("the request makes no sense: {error}"))?;
+        let asked = hello.terms;
+        let user = |terms: &Self| terms.user.clone().unwrap_or_else(|| "every user (--allow-other)".into());
+        let (ours, theirs) = (user(self), user(&asked));
+        let differ = |what, ours: &str, theirs: &str| {
+            Err(format!("{what} must stay the same: it is {ours:?}, not {theirs:?}"))
+        };
+        if self.source != asked.source {
+            return differ("the store", &self.source, &asked.source);
+        }
+        if ours != theirs {
+            return differ("the user", &ours, &theirs);
+        }
+        if self.read_only != asked.read_only {
+            return differ("--read-only", &self.read_only.to_string(), &asked.read_only.to_string());
+        }
+        if self.plfs != asked.plfs {
+            return differ("--plfs", &self.plfs.join(" "), &asked.plfs.join(" "));
+        }
+        Ok(())
+    }
+}
+
+/// The answer to [`Hello`].
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Answer {
+    /// The mount stays where it is, for this reason.
+    Refused(String),
+    /// The descriptors follow.
+    State(State),
+}
+
+/// All that the next process has to know. No writer is open, and no request unanswered.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct State {
+    /// Nodes with their names.
+    pub nodes: Known,
+    /// Open files.
+    pub files: Vec<File>,
+    /// Open files' and directories' handles.
+    pub handles: Vec<Handle>,
+    /// The last handle's number.
+    pub last_handle: u64,
+    /// Nodes of removed open files, and the users that removed them.
+    pub hidden: Vec<(u64, User)>,
+}
+
+/// A file that is open for one user.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct File {
+    /// Its node.
+    pub node: u64,
+    /// The user.
+    pub who: User,
+    /// What the next process opens.
+    pub body: Body,
+}
+
+/// Kinds of open files.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Body {
+    /// A file of the store.
+    Plain {
+        /// Why written bytes were lost.
+        failed: Option<Failure>,
+        /// Of the file that is open for reading.
+        identity: Option<Vec<u8>>,
+    },
+    /// A container of PLFS.
+    Logical,
+}
+
+/// An error of an open file, which its next close reports.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Failure {
+    kind: String,
+    message: String,
+}
+
+impl From<&Error> for Failure {
+    fn from(error: &Error) -> Self {
+        Self { kind: error.kind().row().name.to_owned(), message: error.to_string() }
+    }
+}
+
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Self {
+        Self::new(ErrorKind::from_name(&failure.kind).unwrap_or(ErrorKind::Internal), failure.message)
+    }
+}
+
+/// A handle that the kernel has.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Handle {
+    /// Of an open file.
+    File {
+        /// The handle's number.
+        number: u64,
+        /// Place in [`State::files`].
+        file: usize,
+        /// It may write.
+        writes: bool,
+        /// It writes at the end only.
+        appends: bool,
+    },
+    /// Of a directory, which is listed again.
+    Directory {
+        /// The handle's number.
+        number: u64,
+        /// The directory's node.
+        node: u64,
+        /// For whom it is listed.
+        who: User,
+        /// Its path when it was opened.
+        path: String,
+    },
+}
+
+/// A user of the store.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct User {
+    name: String,
+    groups: Vec<String>,
+}
+
+impl From<&Principal> for User {
+    fn from(who: &Principal) -> Self {
+        Self { name: who.user.to_string(), groups: who.groups.to_vec() }
+    }
+}
+
+impl User {
+    /// The same user, in the session of the process that serves now.
+    pub fn principal(&self, identity: &Identity) -> Principal {
+        match identity {
+            Identity::One(who) if *who.user == *self.name => who.clone(),
+            _ => Principal { groups: self.groups.clone().into(), ..Principal::new(&self.name) },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn terms() -> Terms {
+        let plfs = vec!["*.ckpt".to_owned()];
+        Terms { source: "strait://h:9090/data".into(), user: Some("ada".into()), read_only: false, plfs }
+    }
+
+    fn asked(terms: Terms) -> Result<(), String> {
+        self::terms().check(&serde_json::to_vec(&Hello { protocol: PROTOCOL, terms }).unwrap())
+    }
+
+    #[test]
+    fn only_a_process_that_would_serve_the_same_gets_a_mount() {
+        asked(terms()).unwrap();
+        let refused = |terms, word: &str| {
+            let why = asked(terms).unwrap_err();
+            assert!(why.contains(word), "{why}");
+        };
+        refused(Terms { source: "strait://h:9090/other".into(), ..terms() }, "/other");
+        refused(Terms { user: Some("bob".into()), ..terms() }, "bob");
+        refused(Terms { user: None, ..terms() }, "--allow-other");
+        refused(Terms { read_only: true, ..terms() }, "--read-only");
+        refused(Terms { plfs: Vec::new(), ..terms() }, "--plfs");
+    }
+
+    #[test]
+    fn another_protocol_is_named_whatever_else_its_message_says() {
+        let why = terms().check(br#"{"protocol": 2, "conditions": []}"#).unwrap_err();
+        assert!(why.contains("protocol 1") && why.contains("by 2"), "{why}");
+        for nonsense in [&b""[..], b"GET / HTTP/1.1", b"[]", b"{\"protocol\": 1}"] {
+            let why = terms().check(nonsense).unwrap_err();
+            assert!(why.contains("makes no sense"), "{why}");
+        }
+    }
+
+    #[test]
+    fn an_error_of_an_open_file_keeps_its_kind() {
+        let error = Error::new(ErrorKind::NoSpace, "full");
+        let error = Error::from(Failure::from(&error));
+        assert_eq!(error.kind(), ErrorKind::NoSpace);
+        assert!(error.to_string().contains("full"), "{error}");
+    }
+}
