@@ -176,14 +176,18 @@ fn programs_notice_no_takeover_of_mounted_kadoop() {
     programs_notice_nothing(mounted);
 }
 
-fn device(place: &Path) -> String {
+/// The abstract name of the socket that a mount's process listens on.
+fn socket(place: &Path) -> String {
     let status = rustix::fs::stat(place).unwrap();
-    format!("{}:{}", rustix::fs::major(status.st_dev), rustix::fs::minor(status.st_dev))
+    let (major, minor) = (rustix::fs::major(status.st_dev), rustix::fs::minor(status.st_dev));
+    let path = place.canonicalize().unwrap();
+    let path = path.to_str().unwrap();
+    format!("strait-mount-{major}:{minor}-{}", &path[path.len().saturating_sub(64)..])
 }
 
 /// Asks a mount's process for it, in the next process's words.
-fn ask(device: &str, hello: &str) -> UnixStream {
-    let name = SocketAddr::from_abstract_name(format!("strait-mount-{device}")).unwrap();
+fn ask(socket: &str, hello: &str) -> UnixStream {
+    let name = SocketAddr::from_abstract_name(socket).unwrap();
     let mut asking = UnixStream::connect_addr(&name).unwrap();
     asking.write_all(&(hello.len() as u32).to_be_bytes()).unwrap();
     asking.write_all(hello.as_bytes()).unwrap();
@@ -209,13 +213,15 @@ fn a_process_goes_on_with_its_mount_unless_a_fit_one_takes_it() {
         open.sync_all().unwrap();
     };
     write(&mounted);
-    let device = device(&mounted.place);
+    let socket = socket(&mounted.place);
+    let name = SocketAddr::from_abstract_name(&socket).unwrap();
+    assert!(wait_until(DEADLINE, || UnixStream::connect_addr(&name).is_ok()), "it listens");
 
     // Another user: python3, since a thread can't change its user alone.
     let script = format!(
         "import socket
 s = socket.socket(socket.AF_UNIX)
-s.connect('\\0strait-mount-{device}')
+s.connect('\\0{socket}')
 print(s.recv(1000))"
     );
     let mut python = Command::new("python3");
@@ -225,8 +231,8 @@ print(s.recv(1000))"
     write(&mounted);
 
     // Nonsense, another version, and other options.
-    assert!(answer(&ask(&device, "GET / HTTP/1.1")).contains("makes no sense"));
-    assert!(answer(&ask(&device, r#"{"protocol": 999}"#)).contains("999"));
+    assert!(answer(&ask(&socket, "GET / HTTP/1.1")).contains("makes no sense"));
+    assert!(answer(&ask(&socket, r#"{"protocol": 999}"#)).contains("999"));
     Run::of(mounted.command(&["--take-over", "--read-only"]), b"")
         .fails(19, "--read-only must stay the same");
     write(&mounted);
@@ -236,7 +242,7 @@ print(s.recv(1000))"
     let terms = serde_json::json!({"source": source, "user": user(), "read_only": false, "plfs": []});
     let hello = serde_json::json!({"protocol": 1, "terms": terms}).to_string();
     for _ in 0..2 {
-        let asking = ask(&device, &hello);
+        let asking = ask(&socket, &hello);
         let told = answer(&asking);
         assert!(told.starts_with(r#"{"State""#), "{told}");
         drop(asking);
