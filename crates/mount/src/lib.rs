@@ -47,7 +47,7 @@ use fuser::{BackgroundSession, Config, Session, SessionACL};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use strait_store::{FileSystem, StorePath};
 use tokio::net::UnixListener;
@@ -82,8 +82,8 @@ pub struct Mount {
     terms: Terms,
     /// Another descriptor of the session's device, to hand over.
     device: OwnedFd,
-    /// For the next process; None if its name is taken.
-    listener: Option<UnixListener>,
+    /// For the next process, from the one before.
+    listener: Mutex<Option<UnixListener>>,
     session: BackgroundSession,
 }
 
@@ -114,8 +114,7 @@ impl Mount {
         };
         let device = session.as_fd().try_clone_to_owned()?;
         let session = session.spawn()?;
-        let listener = listen(&directory);
-        let mount = Self { core, gate, directory, terms, device, listener, session };
+        let mount = Self { core, gate, directory, terms, device, listener: Mutex::default(), session };
         if !place::raise_read_ahead(&mount.directory) {
             tracing::debug!("the kernel's read-ahead stays as it is; root may raise it");
         }
@@ -137,7 +136,7 @@ impl Mount {
         let (directory, number) = place::served(directory)?;
         place::leave(&number)?;
         let (terms, config) = (Terms::of(&options), config(&options));
-        let mut peer = exchange::connect(&number).await?;
+        let mut peer = exchange::connect(&number, &directory).await?;
         let (state, device, listener) = exchange::ask(&mut peer, &terms).await?;
         let core = Core::again(store, root, options.settings, state).await.map_err(io::Error::other)?;
         let (core, gate) = (Arc::new(core), Arc::default());
@@ -145,12 +144,18 @@ impl Mount {
         let session = resume::session(face, &device, config)?;
         exchange::take(peer).await?;
         let session = session.spawn()?;
-        Ok(Self { core, gate, directory, terms, device, listener: Some(listener), session })
+        let listener = Mutex::new(Some(listener));
+        Ok(Self { core, gate, directory, terms, device, listener, session })
     }
 
     /// Waits until another process has taken the mount over. Then only [`Mount::leave`] may follow.
     pub async fn taken_over(&self) {
-        let Some(listener) = &self.listener else { return std::future::pending().await };
+        let inherited = self.listener.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // Dropped with this future, so that a later mount finds its name free.
+        let listener = match inherited {
+            Some(listener) => listener,
+            None => listen(&self.directory).await,
+        };
         loop {
             let peer = match listener.accept().await {
                 Ok((peer, _)) => peer,
@@ -160,7 +165,7 @@ impl Mount {
                     continue;
                 }
             };
-            match exchange::offer(peer, &self.terms, LIMITS, || self.pause(listener)).await {
+            match exchange::offer(peer, &self.terms, LIMITS, || self.pause(&listener)).await {
                 Ok(()) => return,
                 Err(why) => tracing::warn!("another process asked for the mount, and didn't get it: {why}"),
             }
@@ -242,10 +247,19 @@ fn config(options: &Options) -> Config {
 }
 
 /// Listens for the next process. A mount without that works, but can't be handed over.
-fn listen(directory: &Path) -> Option<UnixListener> {
-    let listening = place::device(directory).and_then(|number| match number {
-        Some(number) => exchange::listen(&number),
-        None => Err(io::ErrorKind::NotFound.into()),
-    });
-    listening.inspect_err(|error| tracing::warn!("no other process can take this mount over: {error}")).ok()
+async fn listen(directory: &Path) -> UnixListener {
+    let mut told = false;
+    loop {
+        let listening = place::device(directory).and_then(|number| match number {
+            Some(number) => exchange::listen(&number, directory),
+            None => Err(io::ErrorKind::NotFound.into()),
+        });
+        match listening {
+            Ok(listener) => return listener,
+            Err(error) if !told => tracing::warn!("no process can take this mount over yet: {error}"),
+            Err(_) => {}
+        }
+        told = true;
+        tokio::time::sleep(exchange::LISTEN_PAUSE).await;
+    }
 }

@@ -12,12 +12,20 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::SocketAddr;
+use std::path::Path;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::time::timeout;
 
+/// Bytes of a path's end in a socket's name, which has 107 at most (unix(7)).
+const MAX_PATH: usize = 64;
+/// How long the next process waits for the other to listen, which begins once it has mounted.
+const LISTENS: Duration = Duration::from_secs(2);
+/// Pause between two tries to listen, or to connect.
+pub const LISTEN_PAUSE: Duration = Duration::from_millis(100);
 /// Longest first message, 256 KiB: some paths and patterns.
 const MAX_HELLO: usize = 256 << 10;
 /// Longest state, 1 GiB: some 100 bytes for each of the kernel's nodes, which are millions at most.
@@ -45,13 +53,16 @@ pub const LIMITS: Limits =
 /// The next process waits a little longer than the other may take.
 const PATIENCE: Duration = Duration::from_secs(50);
 
-fn name(device: &str) -> io::Result<SocketAddr> {
-    SocketAddr::from_abstract_name(format!("strait-mount-{device}"))
+/// The path is part of the name, because a device number is used again after an unmount.
+fn name(device: &str, directory: &Path) -> io::Result<SocketAddr> {
+    let path = directory.as_os_str().as_bytes();
+    let end = &path[path.len().saturating_sub(MAX_PATH)..];
+    SocketAddr::from_abstract_name([format!("strait-mount-{device}-").as_bytes(), end].concat())
 }
 
 /// Listens for the next process of the mount with this device number.
-pub fn listen(device: &str) -> io::Result<UnixListener> {
-    let listener = std::os::unix::net::UnixListener::bind_addr(&name(device)?)?;
+pub fn listen(device: &str, directory: &Path) -> io::Result<UnixListener> {
+    let listener = std::os::unix::net::UnixListener::bind_addr(&name(device, directory)?)?;
     listener.set_nonblocking(true)?;
     UnixListener::from_std(listener)
 }
@@ -130,11 +141,19 @@ async fn is_taken(peer: &mut UnixStream, until: tokio::time::Instant) -> bool {
 ///
 /// # Errors
 /// There is none, or it is another user's.
-pub async fn connect(device: &str) -> io::Result<UnixStream> {
-    let peer = std::os::unix::net::UnixStream::connect_addr(&name(device)?).map_err(|error| {
-        let why = format!("its process can't be asked to hand it over ({error}); unmount first");
-        io::Error::new(error.kind(), why)
-    })?;
+pub async fn connect(device: &str, directory: &Path) -> io::Result<UnixStream> {
+    let name = name(device, directory)?;
+    let until = tokio::time::Instant::now() + LISTENS;
+    let peer = loop {
+        match std::os::unix::net::UnixStream::connect_addr(&name) {
+            Ok(peer) => break peer,
+            Err(_) if tokio::time::Instant::now() < until => tokio::time::sleep(LISTEN_PAUSE).await,
+            Err(error) => {
+                let why = format!("its process can't be asked to hand it over ({error}); unmount first");
+                return Err(io::Error::new(error.kind(), why));
+            }
+        }
+    };
     peer.set_nonblocking(true)?;
     let peer = UnixStream::from_std(peer)?;
     check_user(&peer).map_err(|why| io::Error::new(io::ErrorKind::PermissionDenied, why))?;
