@@ -7,6 +7,7 @@ mod renaming;
 mod tests;
 
 use crate::fault::{Answer, Fault};
+use crate::identity::Identity;
 use crate::listing::Listing;
 use crate::logical::{Logical, State};
 use crate::nodes::Nodes;
@@ -55,15 +56,6 @@ const MOST_HANDLES: usize = 65_536;
 const WRITE_MEMORY: u64 = 256 << 20;
 /// Begin of the names that removed files have until they are closed.
 const HIDDEN: &str = ".strait-removed-";
-
-/// For whom the mount acts.
-#[derive(Debug, Clone)]
-pub enum Identity {
-    /// Always for this user of the store.
-    One(Principal),
-    /// For the calling process's user and groups, by their names on this host.
-    Caller,
-}
 
 /// A mount's behaviour.
 #[derive(Debug, Clone)]

@@ -16,7 +16,7 @@
 pub mod exchange;
 
 use crate::Options;
-use crate::core::Identity;
+use crate::identity::Identity;
 use crate::nodes::Known;
 use serde::{Deserialize, Serialize};
 use strait_store::{Error, ErrorKind, Principal};

@@ -24,6 +24,7 @@ mod face;
 mod fault;
 mod gate;
 mod handover;
+mod identity;
 mod listing;
 mod logical;
 mod nodes;
@@ -34,8 +35,9 @@ mod plain;
 mod resume;
 mod times;
 
-pub use core::{Identity, Settings};
+pub use core::Settings;
 pub use glob::Pattern;
+pub use identity::Identity;
 pub use patience::Patience;
 
 use crate::core::Core;
