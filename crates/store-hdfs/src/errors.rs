@@ -156,8 +156,16 @@ fn kind_by_message(message: &str) -> ErrorKind {
     // An append to a file whose last block has too few live replicas.
     let is_unreplicated =
         message.starts_with("append: lastBlock=") && message.ends_with("is not sufficiently replicated yet.");
+    // A pipeline that is set up again, for a block whose file was removed meanwhile, or closed by a recovery
+    // (`FSNamesystem.checkUCBlock`).
+    let is_removed = message.starts_with("BP-") && message.ends_with(" does not exist.")
+        || message.ends_with(" belonged to does not exist or it is not under construction.");
     if invalid.iter().any(|start| message.starts_with(start)) {
         ErrorKind::InvalidArgument
+    } else if is_removed {
+        ErrorKind::NotFound
+    } else if message.starts_with("Unexpected BlockUCState: ") {
+        ErrorKind::Busy
     } else if message.contains(NO_TARGETS) || is_unreplicated {
         // No datanode has room, or there is none: both may be temporary.
         ErrorKind::Unavailable
@@ -249,6 +257,17 @@ mod tests {
             ("org.apache.hadoop.hdfs.protocol.RecoveryInProgressException", "x", ErrorKind::Busy),
             ("org.apache.hadoop.security.token.SecretManager$InvalidToken", "x", ErrorKind::Unauthenticated),
             ("java.io.IOException", "Requested replication factor of 9", ErrorKind::InvalidArgument),
+            ("java.io.IOException", "BP-1-127.0.0.1-2:blk_3_4 does not exist.", ErrorKind::NotFound),
+            (
+                "java.io.IOException",
+                "The file blk_3_4 belonged to does not exist or it is not under construction.",
+                ErrorKind::NotFound,
+            ),
+            (
+                "java.io.IOException",
+                "Unexpected BlockUCState: BP-1-127.0.0.1-2:blk_3_4 is COMPLETE but not UNDER_CONSTRUCTION",
+                ErrorKind::Busy,
+            ),
             ("java.io.IOException", "something else", ErrorKind::Internal),
         ];
         for (class, message, kind) in cases {
