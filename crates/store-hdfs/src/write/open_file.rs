@@ -1,9 +1,10 @@
 //! A file that a user has open for writing, and the calls about it to the namenode.
 
-use super::super::errors::is_not_reported;
+use super::super::errors::{is_not_reported, is_without_targets};
 use super::super::retry::Backoff;
 use super::super::wire::{
-    DatanodeId, ExtendedBlock, FAR_OFFSET, GetBlockLocationsRequest, GetBlockLocationsResponse,
+    DatanodeId, EmptyRequest, ExtendedBlock, FAR_OFFSET, GetBlockLocationsRequest, GetBlockLocationsResponse,
+    GetFsStatsResponse,
 };
 use super::holder::LeaseHolder;
 use super::wire::*;
@@ -139,6 +140,22 @@ impl OpenFile {
         }
     }
 
+    /// The `error` of a file that gets no block of `block_bytes`: NoSpace if all datanodes together have less
+    /// room. The namenode's own answer is the same if they are away.
+    pub async fn explain(&self, error: Error, block_bytes: u64) -> Error {
+        if !is_without_targets(&error) {
+            return error;
+        }
+        match self.holder.call::<_, GetFsStatsResponse>("getFsStats", &EmptyRequest {}).await {
+            // Without datanodes, there is no capacity.
+            Ok(stats) if stats.capacity > 0 && stats.remaining < block_bytes => {
+                let message = format!("{} of {} bytes are left in HDFS", stats.remaining, stats.capacity);
+                Error::new(ErrorKind::NoSpace, message).caused_by(error)
+            }
+            _ => error,
+        }
+    }
+
     pub async fn abandon_block(&self, block: ExtendedBlock) -> Result<()> {
         let request = AbandonBlockRequest {
             block,
@@ -231,4 +248,33 @@ impl Drop for OpenFile {
 
 fn strange(what: &'static str) -> Error {
     Error::new(ErrorKind::Internal, what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::errors::from_java;
+    use super::super::super::namenode::Namenode;
+    use super::super::fake::{self, Answer};
+    use super::*;
+
+    #[tokio::test]
+    async fn a_file_without_a_block_has_no_space_only_if_the_datanodes_have_none() {
+        let refusal =
+            || from_java("java.io.IOException", "File /f could only be written to 0 of the 1 nodes.");
+        let cases = [
+            (1_000, 99, ErrorKind::NoSpace),
+            (1_000, 100, ErrorKind::Unavailable),
+            // No datanode is there.
+            (0, 0, ErrorKind::Unavailable),
+        ];
+        for (capacity, remaining, kind) in cases {
+            let stats = GetFsStatsResponse { capacity, used: 0, remaining };
+            let address = fake::namenode(move |_, _| Answer::of(&stats)).await;
+            let holder = Arc::new(LeaseHolder::new(Arc::new(Namenode::new(vec![address])), "alice"));
+            let file = OpenFile::new(&holder, "/f", 7);
+            assert_eq!(file.explain(refusal(), 100).await.kind(), kind, "{remaining} of {capacity}");
+            let busy = Error::new(ErrorKind::Busy, "another reason");
+            assert_eq!(file.explain(busy, 100).await.kind(), ErrorKind::Busy);
+        }
+    }
 }

@@ -131,7 +131,7 @@ impl Streamer {
                     tries = 0;
                     continue;
                 }
-                Err(error) => return Err(error),
+                Err(error) => return Err(self.file.explain(error, self.block_bytes).await),
             };
             let nodes = nodes_of(&located);
             let writing = Writing { block: located.block, token: located.token, nodes, sent: 0 };
