@@ -32,7 +32,7 @@ export const now = (): number => performance.now();
 /** Requests of which several are in flight on one file. */
 const STREAMED = new Set(["readRange", "appendData"]);
 
-/** What is left until the deadline, as a request tells it. */
+/** Milliseconds until the deadline, for a request. */
 function leftMs(deadline: number): number {
   return Math.min(Math.max(Math.ceil(deadline - now()), 1), LONGEST_MS);
 }

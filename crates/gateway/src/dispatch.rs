@@ -109,9 +109,11 @@ where
     turns::to_its_end(work(context.clone()))
 }
 
-/// What became of a call whose deadline has passed.
+/// The fate of a call whose deadline has passed.
 enum Late {
+    /// It waited for its turn, and never begins.
     NotBegun,
+    /// A query, which was stopped.
     Dropped,
     /// A change, which runs to its end.
     GoesOn,

@@ -138,7 +138,7 @@ pub struct File {
     pub node: u64,
     /// The user.
     pub who: User,
-    /// What the next process opens.
+    /// Its kind and state, by which the next process opens it.
     pub body: Body,
 }
 

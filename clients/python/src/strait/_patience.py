@@ -39,7 +39,7 @@ class Patience:
             self._set(max(left, SHORTEST_S))
 
     def left_ms(self) -> int:
-        """What is left until the deadline, for the gateway; at least 1."""
+        """Milliseconds until the deadline, for the gateway; at least 1."""
         return min(max(math.ceil((self.deadline - time.monotonic()) * 1e3), 1), LONGEST_MS)
 
     def _set(self, seconds: float) -> None:

@@ -69,7 +69,7 @@ pub fn listen(device: &str, directory: &Path) -> io::Result<UnixListener> {
 
 /// A paused mount.
 pub struct Offer<'a, G> {
-    /// What the next process has to know.
+    /// The state for the next process.
     pub state: State,
     /// FUSE's, and the one that listens for further processes.
     pub descriptors: [BorrowedFd<'a>; 2],
@@ -282,7 +282,7 @@ mod tests {
         }
     }
 
-    /// What a process says to one that behaves like this. Afterwards the mount isn't paused, unless it
+    /// Offers a mount to a process that behaves like `other`. Checks that the pause ends unless the mount
     /// was taken.
     async fn offered(limits: Limits, other: impl AsyncFnOnce(UnixStream)) -> Result<(), String> {
         let (own, theirs) = UnixStream::pair().unwrap();

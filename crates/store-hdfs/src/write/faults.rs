@@ -40,7 +40,7 @@ enum Event {
     Completed,
 }
 
-/// What the pipeline with this number, counted from 0, answers to a packet. The last number is that of its
+/// Gives a pipeline's answer to a packet, by the pipeline's number, which counts from 0, and the number of its
 /// datanodes.
 type Reply = fn(usize, &PacketHeader, usize) -> PipelineAck;
 

@@ -33,7 +33,7 @@ pub struct LeaseHolder {
     client_id: [u8; 16],
     next_call: AtomicI32,
     connection: tokio::sync::Mutex<Connection>,
-    /// Read-locked while a file is being opened, write-locked while the namenode is told to recover one.
+    /// An opening of a file locks it for reading; an order to recover a file locks it for writing.
     openings: RwLock<()>,
     open_files: Mutex<OpenFiles>,
 }
@@ -83,12 +83,13 @@ impl LeaseHolder {
         Ok(answer.status.and_then(|status| status.file_id))
     }
 
-    /// Held from before the call that opens a file until [`LeaseHolder::opened`]. So a recovery knows of it.
+    /// Keeps recoveries from beginning. Take it before the call that opens a file, and keep it until
+    /// [`LeaseHolder::opened`], so that recoveries know of the file.
     pub async fn opening(&self) -> RwLockReadGuard<'_, ()> {
         self.openings.read().await
     }
 
-    /// Held while the namenode is told to recover a file. Openings wait meanwhile.
+    /// Keeps openings waiting. Take it to order the recovery of a file.
     pub async fn recovering(&self) -> RwLockWriteGuard<'_, ()> {
         self.openings.write().await
     }
