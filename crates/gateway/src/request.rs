@@ -90,20 +90,7 @@ impl Request {
 
     fn given_id(&self) -> Option<&Bytes> {
         let Body::Call(call) = &self.body else { return None };
-        let given = match call {
-            Call::CreateFile(request) => &request.request_id,
-            Call::AppendFile(request) => &request.request_id,
-            Call::AppendData(request) => &request.request_id,
-            Call::CloseFile(request) => &request.request_id,
-            Call::TruncateFile(request) => &request.request_id,
-            Call::MakeDirectories(request) => &request.request_id,
-            Call::RenamePath(request) => &request.request_id,
-            Call::RemovePath(request) => &request.request_id,
-            Call::SetAttributes(request) => &request.request_id,
-            Call::ConcatFiles(request) => &request.request_id,
-            _ => &None,
-        };
-        given.as_ref()
+        id_of(call)?.as_ref()
     }
 
     /// Whether it mustn't begin once its client has left: the client may have repeated it at another
@@ -143,22 +130,26 @@ fn after_ms(ms: i32) -> Instant {
     Instant::now() + Duration::from_millis(u64::try_from(ms).unwrap_or(0))
 }
 
-/// Whether the call changes the store: once it has begun, it runs to its end.
+/// A change's request id, if it has one. None for other calls.
+fn id_of(call: &Call) -> Option<&Option<Bytes>> {
+    Some(match call {
+        Call::CreateFile(request) => &request.request_id,
+        Call::AppendFile(request) => &request.request_id,
+        Call::AppendData(request) => &request.request_id,
+        Call::CloseFile(request) => &request.request_id,
+        Call::TruncateFile(request) => &request.request_id,
+        Call::MakeDirectories(request) => &request.request_id,
+        Call::RenamePath(request) => &request.request_id,
+        Call::RemovePath(request) => &request.request_id,
+        Call::SetAttributes(request) => &request.request_id,
+        Call::ConcatFiles(request) => &request.request_id,
+        _ => return None,
+    })
+}
+
+/// Whether the call changes something: once it has begun, it runs to its end.
 pub fn is_change(call: &Call) -> bool {
-    matches!(
-        call,
-        Call::CreateFile(_)
-            | Call::AppendFile(_)
-            | Call::AppendData(_)
-            | Call::CloseFile(_)
-            | Call::TruncateFile(_)
-            | Call::MakeDirectories(_)
-            | Call::RenamePath(_)
-            | Call::RemovePath(_)
-            | Call::SetAttributes(_)
-            | Call::ConcatFiles(_)
-            | Call::CloseSession(_)
-    )
+    id_of(call).is_some() || matches!(call, Call::CloseSession(_))
 }
 
 /// The path that a call names, for errors and the log of slow calls: not more of it than a path may have.
