@@ -32,7 +32,7 @@ readonly MINIO_VERSION=v0.0.0-20260212201848-7aac2a2c5b7c
 readonly AZURITE_VERSION=3.35.0
 readonly TOOLS=$PWD/.cache/object-servers
 
-# The contract suite on MinIO, Azurite, GlusterFS and Hadoop's libhdfs.
+# The contract suite on MinIO, Azurite and GlusterFS.
 foreign_stores() {
     mkdir -p "$TOOLS"
     local azurite=$TOOLS/azurite-$AZURITE_VERSION
@@ -45,11 +45,6 @@ foreign_stores() {
         cargo test --locked -p strait-store-object --test contract -- --include-ignored --nocapture s3_at_minio
     scripts/with-gluster.sh cargo test --locked -p strait --test plugins -- --include-ignored --nocapture glusterfs
     scripts/with-gluster.sh cargo test --locked -p strait-store --test contract -- --include-ignored --nocapture network
-    if [[ -n ${STRAIT_TEST_LIBHDFS:-} ]]; then
-        cargo test --locked -p strait --test plugins -- --include-ignored --nocapture a_foreign_libhdfs
-    else
-        echo "a_foreign_libhdfs_keeps_the_contract: 0 passed, 1 skipped (it needs STRAIT_TEST_LIBHDFS, a libhdfs.so)"
-    fi
 }
 
 step each_crate_alone

@@ -4,9 +4,11 @@ mod cluster;
 pub mod hdfs;
 pub mod losses;
 pub mod rack;
+mod servers;
 
 pub use cluster::Cluster;
 pub use hdfs::Hdfs;
+pub use servers::{Kind, Servers};
 
 use crate::Result;
 use crate::host::setting;

@@ -29,6 +29,16 @@ struct Suite {
 
 const SUITES: &[Suite] = &[
     Suite {
+        name: "checkpoint",
+        question: "How fast do many ranks write one file by PLFS, beside a file each?",
+        run: suites::checkpoint::run,
+    },
+    Suite {
+        name: "checkpoint-ml",
+        question: "How long do ranks take for one .safetensors file, beside shards that are joined?",
+        run: suites::checkpoint_ml::run,
+    },
+    Suite {
         name: "cli-start",
         question: "How long does `strait ls` through a gateway take, above /bin/true?",
         run: suites::cli_start::run,
@@ -139,6 +149,11 @@ const SUITES: &[Suite] = &[
         run: suites::small_files::run,
     },
     Suite {
+        name: "stores",
+        question: "What do plugins, hdfs.h and object stores cost, above the library that each one wraps?",
+        run: suites::stores::run,
+    },
+    Suite {
         name: "strangers",
         question: "What does a greedy client cost another user of the gateway?",
         run: suites::strangers::run,
@@ -152,12 +167,11 @@ const SUITES: &[Suite] = &[
 
 fn main() -> ExitCode {
     let asked: Vec<String> = std::env::args().skip(1).collect();
-    // A client of a suite, in a process of its own.
-    if let [programs::ADAPTER_ORDERS, uri] = asked.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        return match suites::hdfs_write::follow_orders(uri) {
+    if let Some(ended) = part_of_a_suite(&asked.iter().map(String::as_str).collect::<Vec<_>>()) {
+        return match ended {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
-                eprintln!("bench: the adapter: {error}");
+                eprintln!("bench: {}: {error}", asked[0]);
                 ExitCode::FAILURE
             }
         };
@@ -180,4 +194,18 @@ fn main() -> ExitCode {
         }
     }
     ExitCode::from(u8::from(failed))
+}
+
+/// Runs what a suite needs in a process of its own; None if the arguments ask for suites.
+fn part_of_a_suite(arguments: &[&str]) -> Option<Result<()>> {
+    use suites::checkpoint;
+    use suites::stores::{library, plugin};
+    match *arguments {
+        [checkpoint::RANK, ref job @ ..] => Some(checkpoint::follow(job)),
+        [programs::ADAPTER_ORDERS, uri] => Some(suites::hdfs_write::follow_orders(uri)),
+        [library::LIBRARY_GET, file, uri, path] => Some(library::get(file, uri, path)),
+        [plugin::HELPER] => Some(strait_store_any::serve_parent().map_err(Into::into)),
+        [plugin::ANSWERER] => Some(plugin::answer_pings()),
+        _ => None,
+    }
 }

@@ -2,6 +2,7 @@
 
 use crate::Result;
 use crate::host::seconds;
+use crate::suites::stores::library::LIBRARY_GET;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use strait_testkit::MiniHdfs;
@@ -154,12 +155,33 @@ pub fn hdfs_native_orders(hdfs: &MiniHdfs) -> Result<Command> {
 
 /// HDFS's own C library with these properties, which takes the orders of writing.
 pub fn libhdfs_orders(hdfs: &MiniHdfs, properties: &[(&str, &str)]) -> Result<Command> {
-    let address = hdfs.uri().trim_start_matches("hdfs://");
-    let (host, port) = address.split_once(':').ok_or("no port in the URI of HDFS")?;
+    let (host, port) = address(hdfs)?;
     let mut command = Command::new(peer("libhdfs-write")?);
     command.args([host, port]).args(properties.iter().map(|(name, value)| format!("{name}={value}")));
     with_jvm(&mut command, &java_home()?, hdfs.classpath());
     Ok(command)
+}
+
+/// libhdfs, which reads a file into a buffer of so many bytes.
+pub fn libhdfs_get(hdfs: &MiniHdfs, path: &str, buffer: usize) -> Result<Command> {
+    let (host, port) = address(hdfs)?;
+    let mut command = Command::new(peer("libhdfs-get")?);
+    command.args([host, port, path, "/dev/null", &buffer.to_string()]);
+    with_jvm(&mut command, &java_home()?, hdfs.classpath());
+    Ok(command)
+}
+
+/// A shared libhdfs behind the adapter for such libraries, in a process of its own.
+pub fn library_get(hdfs: &MiniHdfs, library: &Path, path: &str) -> Result<Command> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args([LIBRARY_GET, &library.display().to_string(), hdfs.uri(), path]);
+    with_jvm(&mut command, &java_home()?, hdfs.classpath());
+    Ok(command)
+}
+
+fn address(hdfs: &MiniHdfs) -> Result<(&str, &str)> {
+    let address = hdfs.uri().trim_start_matches("hdfs://");
+    Ok(address.split_once(':').ok_or("no port in the URI of HDFS")?)
 }
 
 /// Builds a peer written in Rust.

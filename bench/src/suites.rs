@@ -1,5 +1,7 @@
 //! The suites, one module each.
 
+pub mod checkpoint;
+pub mod checkpoint_ml;
 pub mod cli_start;
 pub mod code_to_data;
 pub mod crowd;
@@ -22,5 +24,6 @@ pub mod rpc_crowd;
 pub mod rpc_latency;
 pub mod rpc_multicast;
 pub mod small_files;
+pub mod stores;
 pub mod strangers;
 pub mod thrift_read;

@@ -13,11 +13,11 @@ mod site;
 
 use crate::Result;
 use crate::host::{make_file, setting};
-use crate::kadoop::data_directory;
+use crate::kadoop::{Kind, data_directory};
 use crate::pairs::Sample;
 use crate::report::{Better, Row};
 use programs::Programs;
-use site::{Site, System};
+use site::Site;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
@@ -56,11 +56,11 @@ pub fn run() -> Result<Vec<Row>> {
     let programs = Programs::build()?;
     let inputs = Inputs::make(&scale)?;
     let mut rows = Vec::new();
-    for system in [System::Kadoop, System::Hdfs] {
-        let site = Site::start(system, scale.hosts, &programs, inputs.dir.path())?;
+    for kind in [Kind::Kadoop, Kind::Hdfs] {
+        let site = Site::start(kind, scale.hosts, &programs, inputs.dir.path())?;
         site.put(&inputs.files, "/data")?;
         rows.extend(compare(&site, &scale, &inputs)?);
-        if system == System::Kadoop {
+        if kind == Kind::Kadoop {
             rows.extend(nothing(&site, &scale)?);
         }
     }
@@ -142,7 +142,7 @@ struct Way {
     files: usize,
 }
 
-fn ways(system: System, scale: &Scale) -> Vec<Way> {
+fn ways(kind: Kind, scale: &Scale) -> Vec<Way> {
     let all = |name, script: &str| Way { name, script: script.to_owned(), files: scale.files };
     let push = |name, ending: &str| {
         let script = format!(
@@ -164,7 +164,7 @@ fn ways(system: System, scale: &Scale) -> Vec<Way> {
             "parallel --will-cite --plain -k -j \"$(nproc)\" --sshlogin \"$LOGINS\" \"$STRAIT cat {} | md5sum\" :::: uris",
         ),
     ];
-    if system == System::Hdfs {
+    if kind == Kind::Hdfs {
         ways.push(all("C++ on Hadoop's libhdfs", "LD_LIBRARY_PATH=\"$JNI\" \"$PROGRAM\" <paths"));
         let script = format!(
             "head -n {} paths | while read -r path; do java -cp \"$CLASSPATH\" org.apache.hadoop.fs.FsShell -cat \"$path\" \
@@ -178,7 +178,7 @@ fn ways(system: System, scale: &Scale) -> Vec<Way> {
 
 /// Each way, in turn, round by round. Figures are milliseconds a file, since not all read as many.
 fn compare(site: &Site, scale: &Scale, inputs: &Inputs) -> Result<Vec<Row>> {
-    let ways = ways(site.system, scale);
+    let ways = ways(site.kind, scale);
     let bytes = (scale.files * scale.mb) as f64 * f64::from(1 << 20);
     let mut figures: Vec<Vec<f64>> = vec![Vec::new(); ways.len()];
     let (mut limits, mut ratios, mut sent) = (Vec::new(), Vec::new(), Vec::new());
@@ -186,30 +186,30 @@ fn compare(site: &Site, scale: &Scale, inputs: &Inputs) -> Result<Vec<Row>> {
     for round in 0..=scale.rounds {
         let limit = inputs.limit()? * 1e3 / scale.files as f64;
         for (way, figures) in ways.iter().zip(&mut figures) {
-            let before = site.sent_by_data_hosts()?;
+            let before = site.servers.sent_by_data_hosts()?;
             let (took, told) = timed(&mut site.script(&way.script))?;
             inputs.check(way.name, &told, way.files)?;
             let each = took * 1e3 / way.files as f64;
-            println!("{}, {}, round {round}: {each:.1} ms a file", site.system.name(), way.name);
+            println!("{}, {}, round {round}: {each:.1} ms a file", site.kind.name(), way.name);
             if round > 0 {
                 figures.push(each);
             }
             if round > 0 && way.name == OURS {
                 ratios.push(limit / each);
                 limits.push(limit);
-                sent.push((site.sent_by_data_hosts()? - before) / bytes);
+                sent.push((site.servers.sent_by_data_hosts()? - before) / bytes);
             }
         }
     }
     let samples: Vec<Sample> = figures.into_iter().map(Sample::new).collect();
-    let case = format!("{}: MD5 of {} files of {} MB", site.system.name(), scale.files, scale.mb);
+    let case = format!("{}: MD5 of {} files of {} MB", site.kind.name(), scale.files, scale.mb);
     let mut row = Row::new(case, "ms/file", Better::Lower, scale.rounds, &samples[0]);
     row.limit = Some(Sample::new(limits).median());
     row.ratio_to_limit = Some(Sample::new(ratios).median());
     for (way, sample) in ways.iter().zip(&samples).skip(1) {
         row = row.with_peer(way.name, sample.median());
     }
-    let case = format!("{}: bytes on the data hosts' links, a byte read", site.system.name());
+    let case = format!("{}: bytes on the data hosts' links, a byte read", site.kind.name());
     let links = Row::new(case, "bytes", Better::Lower, scale.rounds, &Sample::new(sent));
     Ok(vec![row, links])
 }

@@ -2,10 +2,10 @@
 
 mod common;
 
-use common::{Reference, compiled, host_and_port, library_in, run};
+use common::{compiled, host_and_port, library_in, run};
 use std::path::Path;
 use std::process::Command;
-use strait_testkit::MiniHdfs;
+use strait_testkit::{HadoopLibhdfs, MiniHdfs};
 
 /// Java's library says no more with these two: EIO, and EINTERNAL.
 const VAGUE: [&str; 2] = ["errno 5", "errno 255"];
@@ -17,8 +17,8 @@ const DIFFERENT: &[(&str, &str)] =
 #[test]
 fn both_libraries_give_the_same_answers() {
     let directory = tempfile::tempdir().unwrap();
-    let (hdfs, reference) = (MiniHdfs::start().unwrap(), Reference::find());
-    let theirs = reference.build_in(directory.path());
+    let (hdfs, reference) = (MiniHdfs::start().unwrap(), HadoopLibhdfs::find().unwrap());
+    let theirs = reference.build_in(directory.path()).unwrap();
     let ours = library_in(directory.path());
     // Built once, against Hadoop's header: ours replaces theirs under it.
     let program = compiled(directory.path(), "answers", &reference.include(), &ours);

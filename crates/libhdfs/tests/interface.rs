@@ -2,10 +2,11 @@
 
 mod common;
 
-use common::{Reference, built, library_in, run, sources};
+use common::{built, library_in, run, sources};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
+use strait_testkit::HadoopLibhdfs;
 
 /// Functions beyond the header of the reference: later versions', and those that Hadoop's own tests
 /// declare.
@@ -48,7 +49,7 @@ fn name(declaration: &str) -> &str {
 #[test]
 fn the_library_exports_the_functions_of_the_header_and_has_its_name() {
     let directory = tempfile::tempdir().unwrap();
-    let declared = declarations(directory.path(), &Reference::find().include());
+    let declared = declarations(directory.path(), &HadoopLibhdfs::find().unwrap().include());
     let wanted: BTreeSet<&str> = declared.iter().map(|line| name(line)).chain(BEYOND).collect();
     assert_eq!(wanted.len(), declared.len() + BEYOND.len());
     let symbols = run(Command::new("nm").args(["-D", "--defined-only"]).arg(built()));
@@ -62,7 +63,7 @@ fn the_library_exports_the_functions_of_the_header_and_has_its_name() {
 #[test]
 fn our_header_declares_the_same_functions() {
     let directory = tempfile::tempdir().unwrap();
-    let theirs = declarations(directory.path(), &Reference::find().include());
+    let theirs = declarations(directory.path(), &HadoopLibhdfs::find().unwrap().include());
     let ours = declarations(directory.path(), &sources().join("include"));
     let missing: Vec<_> = theirs.difference(&ours).collect();
     assert!(missing.is_empty(), "{missing:#?}");
@@ -81,7 +82,7 @@ fn our_header_has_the_same_layouts_and_compiles_as_c_plus_plus() {
     };
     let ours = layouts(&sources().join("include"));
     assert!(ours.contains("hdfsFileInfo"), "{ours}");
-    assert_eq!(ours, layouts(&Reference::find().include()));
+    assert_eq!(ours, layouts(&HadoopLibhdfs::find().unwrap().include()));
     let lib = library_in(directory.path());
     run(Command::new("c++")
         .args(["-std=c++11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-x", "c++"])

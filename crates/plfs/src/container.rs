@@ -117,7 +117,13 @@ impl Container {
         };
         let id = id_of(&mark).map_err(failed)?;
         let attributes = fs.stat(who, &layout.mark()?).await?;
-        let logs = CreateOptions { permission: Some(attributes.permission), ..CreateOptions::default() };
+        // Every writer's logs are as the maker wanted them; the mark is a file with these settings.
+        let replication = fs.capabilities().replication.then_some(attributes.replication);
+        let logs = CreateOptions {
+            permission: Some(attributes.permission),
+            replication,
+            ..CreateOptions::default()
+        };
         Ok(Self { fs, who: who.clone(), layout, id, logs, limits: LIMITS })
     }
 

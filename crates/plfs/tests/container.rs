@@ -65,6 +65,20 @@ async fn an_epoch_mark_without_a_successor_is_an_error_that_names_it() {
 }
 
 #[tokio::test]
+async fn logs_of_every_writer_have_the_replicas_that_the_maker_wanted() {
+    let scene = Scene::in_memory();
+    scene.fs.mkdirs(&scene.who, &scene.path.parent().unwrap(), None).await.unwrap();
+    let logs = CreateOptions { replication: Some(2), ..CreateOptions::default() };
+    let options = Options { logs, ..Options::default() };
+    Container::create(scene.fs.clone(), &scene.who, &scene.path, &options).await.unwrap();
+    let mut writer = scene.open().await.writer(1);
+    writer.write_at(0, bytes("text")).await.unwrap();
+    writer.close().await.unwrap();
+    let logs = scene.fs.list_all(&scene.who, &scene.path.join("logs").unwrap(), 10).await.unwrap();
+    assert_eq!(logs.iter().map(|log| log.replication).collect::<Vec<_>>(), [2, 2]);
+}
+
+#[tokio::test]
 async fn many_writers_make_one_file() {
     let scene = Scene::in_memory();
     let container = scene.create().await;

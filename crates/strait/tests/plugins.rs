@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,6 +11,7 @@ use std::time::{Duration, Instant};
 use strait_store::contract::{self, Fixture};
 use strait_store::{CreateOptions, ErrorKind, FileSystem, FileSystemExt, Principal, StorePath, StoreUri};
 use strait_store_any::{ForeignOptions, Launch, Library, OpenOptions};
+use strait_testkit::HadoopLibhdfs;
 use strait_testkit::wait::eventually;
 use support::{Gateway, Run, binary, command};
 
@@ -70,10 +72,15 @@ fn on_a_stand_in(plugin: &str, library: &str, dir: &Path, data: &Path) -> PathBu
 
 /// The store of a URI whose libraries run in helpers of the binary under test.
 async fn opened(uri: &str, name: &str, library: Library) -> Arc<dyn FileSystem> {
-    let foreign = ForeignOptions {
-        libraries: [(name.to_owned(), library)].into(),
-        helper: Some(Launch { program: binary().into(), arguments: vec!["plugin-helper".into()] }),
-    };
+    opened_with(&[], uri, name, library).await
+}
+
+/// As [`opened`], with these variables in the library's process.
+async fn opened_with(variables: &[String], uri: &str, name: &str, library: Library) -> Arc<dyn FileSystem> {
+    let mut arguments: Vec<OsString> = variables.iter().map(Into::into).collect();
+    arguments.extend([binary().into(), "plugin-helper".into()]);
+    let launch = Launch { program: "env".into(), arguments };
+    let foreign = ForeignOptions { libraries: [(name.to_owned(), library)].into(), helper: Some(launch) };
     let options = OpenOptions { foreign, ..OpenOptions::default() };
     strait_store_any::open(&StoreUri::parse(uri).unwrap(), &options).await.unwrap()
 }
@@ -229,15 +236,17 @@ async fn glusterfs_keeps_the_contract() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "needs Hadoop's libhdfs: scripts/test-heavy.sh"]
-async fn a_foreign_libhdfs_keeps_the_contract() {
-    let library = std::env::var("STRAIT_TEST_LIBHDFS").expect("STRAIT_TEST_LIBHDFS names a libhdfs.so");
+async fn hadoops_libhdfs_keeps_the_contract() {
+    let dir = tempfile::tempdir().unwrap();
+    let library = HadoopLibhdfs::find().unwrap().build_in(dir.path()).unwrap().join("libhdfs.so.0.0.0");
     let hdfs = strait_testkit::MiniHdfs::start().unwrap();
-    let uri = format!("libhdfs:{library}!{}/", hdfs.uri().trim_end_matches('/'));
+    let uri = format!("libhdfs:{}!{}/", library.display(), hdfs.uri().trim_end_matches('/'));
     // The library has no configuration of the cluster, whose datanodes are fewer than three.
     let options = [("timeout", "60"), ("dfs.replication", "1")];
     let options = options.map(|(key, value)| (key.to_owned(), value.to_owned())).to_vec();
-    let store = opened(&uri, "libhdfs", Library { options, ..Library::default() }).await;
+    // It starts a JVM in its process, which looks for Hadoop's classes there.
+    let variables = [format!("CLASSPATH={}", hdfs.classpath()), "LIBHDFS_OPTS=-Xmx512m".to_owned()];
+    let store = opened_with(&variables, &uri, "libhdfs", Library { options, ..Library::default() }).await;
     let (root, who) =
         (StorePath::parse("/contract").unwrap(), Principal::new(&strait_testkit::current_user()));
     let mut report = contract::run("libhdfs (apart)", &Fixture::new(store, root, who)).await;

@@ -4,81 +4,35 @@ use super::programs::Programs;
 use super::{names, output};
 use crate::Result;
 use crate::host::strait;
-use crate::kadoop::{data_directory, hdfs, rack};
-use rack::{CLIENT, FIRST_DATANODE, Rack};
+use crate::kadoop::rack::{CLIENT, FIRST_DATANODE};
+use crate::kadoop::{Kind, Servers, data_directory};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
-use strait_testkit::{Host, MiniHdfs, Network, Options, Process, current_user};
+use strait_testkit::{Host, Process, current_user};
 
 const SSH_PORT: u16 = 2222;
 const START_DEADLINE: Duration = Duration::from_secs(30);
 
-/// The store of the files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum System {
-    Kadoop,
-    Hdfs,
-}
-
-impl System {
-    /// For people.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Kadoop => "Kadoop",
-            Self::Hdfs => "HDFS",
-        }
-    }
-}
-
-/// Holds the servers.
-enum Servers {
-    Kadoop(Box<Rack>),
-    Hdfs(Box<MiniHdfs>, Network),
-}
-
 /// See the module. Ends when it is dropped.
 pub struct Site {
-    pub system: System,
+    pub kind: Kind,
     environment: Vec<(&'static str, String)>,
     _daemons: Vec<Process>,
-    servers: Servers,
+    pub servers: Servers,
     directory: tempfile::TempDir,
 }
 
 impl Site {
     /// Starts all.
-    pub fn start(system: System, hosts: usize, programs: &Programs, inputs: &Path) -> Result<Self> {
+    pub fn start(kind: Kind, hosts: usize, programs: &Programs, inputs: &Path) -> Result<Self> {
         let directory = tempfile::TempDir::with_prefix_in("strait-site-", data_directory())?;
         let dir = directory.path();
-        let servers = match system {
-            System::Kadoop => Servers::Kadoop(Box::new(Rack::start(hosts)?)),
-            System::Hdfs => {
-                let network = rack::network(hosts)?;
-                let cluster = MiniHdfs::start_own(&Options {
-                    datanodes: hosts,
-                    properties: hdfs::PROPERTIES.to_vec(),
-                    hosts: network.hosts()[1..].to_vec(),
-                    parent: Some(data_directory()),
-                    ..Options::default()
-                })?;
-                Servers::Hdfs(Box::new(cluster), network)
-            }
-        };
+        let servers = Servers::start(kind, hosts)?;
         let network = servers.network();
         // Programs need this on all hosts.
         let mut environment = vec![("HOME", dir.display().to_string())];
-        match &servers {
-            Servers::Kadoop(rack) => {
-                environment.push(("STRAIT_KADOOP_KEY", rack.client_key().display().to_string()));
-                environment.push(("STRAIT_STORE", rack.uri()));
-                environment.push(("STRAIT_USER", "kadoop".to_owned()));
-            }
-            Servers::Hdfs(cluster, _) => {
-                environment.push(("HADOOP_CONF_DIR", cluster.configuration().display().to_string()));
-                environment.push(("STRAIT_STORE", cluster.uri().to_owned()));
-            }
-        }
+        environment.extend(servers.environment());
         let data: Vec<&Host> = network.hosts()[FIRST_DATANODE..].iter().collect();
         let daemons = ssh(dir, &data, &environment)?;
         let ssh = format!("ssh -F {}", dir.join("ssh").display());
@@ -91,19 +45,12 @@ impl Site {
         if let Servers::Hdfs(cluster, _) = &servers {
             environment.push(("CLASSPATH", cluster.classpath().to_owned()));
         }
-        Ok(Self { system, environment, _daemons: daemons, servers, directory })
-    }
-
-    fn uri(&self) -> String {
-        match &self.servers {
-            Servers::Kadoop(rack) => rack.uri(),
-            Servers::Hdfs(cluster, _) => cluster.uri().to_owned(),
-        }
+        Ok(Self { kind, environment, _daemons: daemons, servers, directory })
     }
 
     /// Stores files in a directory, one replica each, and writes lists of their paths and URIs.
     pub fn put(&self, files: &[PathBuf], directory: &str) -> Result<()> {
-        let uri = format!("{}{directory}", self.uri());
+        let uri = format!("{}{directory}", self.servers.uri());
         output(self.here(&strait()?).args(["mkdir", &uri]))?;
         let put = ["put", "--replication", "1"];
         // Many files are many words.
@@ -129,28 +76,6 @@ impl Site {
         let mut command = self.here("bash".as_ref());
         command.args(["-c", script]);
         command
-    }
-
-    /// Bytes that the data hosts have sent over their links.
-    pub fn sent_by_data_hosts(&self) -> Result<f64> {
-        let mut sent = 0.0;
-        for host in &self.servers.network().hosts()[FIRST_DATANODE..] {
-            let table = host.run(|| std::fs::read_to_string("/proc/thread-self/net/dev"))?;
-            let line = table.lines().find_map(|line| line.trim().strip_prefix("eth0:"));
-            let bytes =
-                line.and_then(|line| line.split_whitespace().nth(8)).ok_or("no eth0 on a data host")?;
-            sent += bytes.parse::<f64>()?;
-        }
-        Ok(sent)
-    }
-}
-
-impl Servers {
-    fn network(&self) -> &Network {
-        match self {
-            Self::Kadoop(rack) => &rack.network,
-            Self::Hdfs(_, network) => network,
-        }
     }
 }
 

@@ -33,62 +33,6 @@ pub fn library_in(directory: &Path) -> PathBuf {
     lib
 }
 
-/// Hadoop's own library: its header, its sources and, once built, itself.
-pub struct Reference(PathBuf);
-
-impl Reference {
-    /// The sources, from the crate that carries them.
-    pub fn find() -> Self {
-        let manifest = sources().join("reference/Cargo.toml");
-        let metadata = run(Command::new(env!("CARGO"))
-            .args(["metadata", "--locked", "--format-version", "1", "--manifest-path"])
-            .arg(manifest));
-        let metadata: serde_json::Value = serde_json::from_str(&metadata).unwrap();
-        let packages = metadata["packages"].as_array().unwrap();
-        let package = packages.iter().find(|package| package["name"] == "hdfs-sys").unwrap();
-        let manifest = Path::new(package["manifest_path"].as_str().unwrap());
-        Self(manifest.parent().unwrap().join("libhdfs"))
-    }
-
-    /// The directory of its header.
-    pub fn include(&self) -> PathBuf {
-        self.0.join("hdfs_3_3/include/hdfs")
-    }
-
-    /// Builds it. Returns the directory of the library.
-    pub fn build_in(&self, directory: &Path) -> PathBuf {
-        let (lib, version) = (directory.join("jni"), self.0.join("hdfs_3_3"));
-        std::fs::create_dir_all(&lib).unwrap();
-        let java = java_home();
-        let mut cc = Command::new("cc");
-        cc.args(["-shared", "-fPIC", "-w", "-O1", "-fcommon", "-Wl,-soname,libhdfs.so.0.0.0", "-o"])
-            .arg(lib.join("libhdfs.so.0.0.0"));
-        for include in [&self.0, &version, &version.join("include"), &version.join("os/posix")] {
-            cc.arg("-I").arg(include);
-        }
-        cc.arg("-I").arg(version.join("os")).arg("-I").arg(java.join("include"));
-        cc.arg("-I").arg(java.join("include/linux"));
-        for file in ["exception", "hdfs", "jclasses", "jni_helper", "os/posix/mutexes", "os/posix/thread"] {
-            cc.arg(version.join(file).with_extension("c"));
-        }
-        cc.arg(version.join("os/posix/thread_local_storage.c"));
-        let server = java.join("lib/server");
-        run(cc.arg("-L").arg(&server).arg(format!("-Wl,-rpath,{}", server.display())).arg("-ljvm"));
-        lib
-    }
-}
-
-/// The Java that `java` or JAVA_HOME means.
-fn java_home() -> PathBuf {
-    if let Some(home) = std::env::var_os("JAVA_HOME") {
-        return home.into();
-    }
-    let told = Command::new("java").args(["-XshowSettings:properties", "-version"]).output().unwrap();
-    let told = String::from_utf8_lossy(&told.stderr).into_owned();
-    let home = told.lines().find_map(|line| line.trim().strip_prefix("java.home = "));
-    PathBuf::from(home.expect("java tells its home"))
-}
-
 /// Compiles a C program of these tests against a header, and any libhdfs.
 pub fn compiled(directory: &Path, name: &str, include: &Path, lib: &Path) -> PathBuf {
     let program = directory.join(name);

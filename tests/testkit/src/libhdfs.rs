@@ -1,0 +1,84 @@
+//! Hadoop's own libhdfs, from the sources that the crate `hdfs-sys` carries.
+
+use crate::failure::{Failure, Result};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Its header, its sources and, once built, itself.
+#[derive(Debug)]
+pub struct HadoopLibhdfs(PathBuf);
+
+impl HadoopLibhdfs {
+    /// The sources, wherever cargo keeps them.
+    ///
+    /// # Errors
+    /// cargo can't find or fetch the crate.
+    pub fn find() -> Result<Self> {
+        let manifest =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crates/libhdfs/reference/Cargo.toml");
+        let mut cargo = Command::new("cargo");
+        cargo.args(["metadata", "--locked", "--format-version", "1", "--manifest-path"]).arg(manifest);
+        let metadata: serde_json::Value = serde_json::from_slice(&output(cargo)?)
+            .map_err(|error| Failure::new(format!("cargo metadata: {error}")))?;
+        let packages = metadata["packages"].as_array().into_iter().flatten();
+        let manifest = packages
+            .filter(|package| package["name"] == "hdfs-sys")
+            .find_map(|package| Path::new(package["manifest_path"].as_str()?).parent())
+            .ok_or_else(|| Failure::new("cargo names no package hdfs-sys"))?;
+        Ok(Self(manifest.join("libhdfs")))
+    }
+
+    /// The directory of its header.
+    pub fn include(&self) -> PathBuf {
+        self.0.join("hdfs_3_3/include/hdfs")
+    }
+
+    /// Builds `libhdfs.so.0.0.0`. Returns its directory, in this one.
+    ///
+    /// # Errors
+    /// There is no compiler, or no JDK.
+    pub fn build_in(&self, directory: &Path) -> Result<PathBuf> {
+        let (lib, version) = (directory.join("jni"), self.0.join("hdfs_3_3"));
+        std::fs::create_dir_all(&lib)?;
+        let java = java_home()?;
+        let mut cc = Command::new("cc");
+        cc.args(["-shared", "-fPIC", "-w", "-O2", "-fcommon", "-Wl,-soname,libhdfs.so.0.0.0", "-o"])
+            .arg(lib.join("libhdfs.so.0.0.0"));
+        for include in [&self.0, &version, &version.join("include"), &version.join("os/posix")] {
+            cc.arg("-I").arg(include);
+        }
+        cc.arg("-I").arg(version.join("os")).arg("-I").arg(java.join("include"));
+        cc.arg("-I").arg(java.join("include/linux"));
+        for file in ["exception", "hdfs", "jclasses", "jni_helper", "os/posix/mutexes", "os/posix/thread"] {
+            cc.arg(version.join(file).with_extension("c"));
+        }
+        cc.arg(version.join("os/posix/thread_local_storage.c"));
+        let server = java.join("lib/server");
+        cc.arg("-L").arg(&server).arg(format!("-Wl,-rpath,{}", server.display())).arg("-ljvm");
+        output(cc)?;
+        Ok(lib)
+    }
+}
+
+/// The Java that JAVA_HOME or `java` means.
+fn java_home() -> Result<PathBuf> {
+    if let Some(home) = std::env::var_os("JAVA_HOME") {
+        return Ok(home.into());
+    }
+    let told = Command::new("java").args(["-XshowSettings:properties", "-version"]).output()?;
+    let told = String::from_utf8_lossy(&told.stderr).into_owned();
+    let home = told.lines().find_map(|line| line.trim().strip_prefix("java.home = "));
+    home.map(PathBuf::from).ok_or_else(|| Failure::new("java doesn't tell its home"))
+}
+
+/// The standard output of a command that must succeed.
+fn output(mut command: Command) -> Result<Vec<u8>> {
+    let output = command.output()?;
+    match output.status.success() {
+        true => Ok(output.stdout),
+        false => {
+            let told = String::from_utf8_lossy(&output.stderr).into_owned();
+            Err(Failure::new(format!("{command:?}: {}\n{told}", output.status)))
+        }
+    }
+}
