@@ -1,4 +1,4 @@
-//! The only writer of a file, by the library.
+//! The trait's writer, by the library.
 
 use super::errors::{Effect, from_library};
 use super::recovery::Recoveries;

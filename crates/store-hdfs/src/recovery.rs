@@ -15,9 +15,9 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
-/// An abandoned file is writable again within this time: the namenode's soft limit
-/// (`HdfsConstants.LEASE_SOFTLIMIT_PERIOD`, 60 s, for a writer whose whole process died), and the
-/// time in which datanodes agree on the length.
+/// An abandoned file is writable again within this time. It covers the namenode's soft limit for a writer
+/// whose whole process died (`HdfsConstants.LEASE_SOFTLIMIT_PERIOD`, 60 s), and the time in which datanodes
+/// agree on the length.
 pub(super) const RECOVERY_LIMIT: Duration = Duration::from_secs(90);
 
 /// A recovery waits for a namenode that is away for at most this time, longer than any outage that a

@@ -1,4 +1,4 @@
-//! Files of a holder that none of its writers has open any more: the namenode recovers them.
+//! Makes the namenode recover a holder's files that none of its writers has open any more.
 
 use super::holder::LeaseHolder;
 use super::open_file::OpenFile;
@@ -91,8 +91,8 @@ mod tests {
     const PATH: &str = "/f";
     const ID: u64 = 7;
 
-    /// A holder, and the paths that the namenode has to recover. It has the file `at_path`, and answers such
-    /// an order so.
+    /// A holder, and the paths that the namenode gets orders to recover. The namenode has the file with the
+    /// id `at_path` at each path, and gives this `answer` to an order.
     async fn holder(at_path: u64, answer: Answer) -> (Arc<LeaseHolder>, UnboundedReceiver<String>) {
         let (sender, recovered) = unbounded_channel();
         let status = move |file_id| Some(FileStatus { file_id: Some(file_id), ..FileStatus::default() });

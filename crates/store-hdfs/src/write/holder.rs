@@ -50,7 +50,7 @@ struct OpenFiles {
 /// The connection that all calls of a holder share.
 #[derive(Debug, Default)]
 struct Connection {
-    /// It, and the index of the namenode that it leads to.
+    /// The index of a namenode, and the channel to it.
     channel: Option<(usize, Arc<Channel>)>,
     /// The last failure to connect: index, time and reason.
     failure: Option<(usize, Instant, io::Error)>,

@@ -1,4 +1,4 @@
-//! Writes without the library: without its fixed wait for small files, and with a flush that is no sync.
+//! Writing without the library, which takes 0.4 to 0.5 s to close a small file, and syncs at each flush.
 //!
 //! ```text
 //!   writer ── cutter, queue ── line ── streamer ── pipeline ── datanode ── datanode …

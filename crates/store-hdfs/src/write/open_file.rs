@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use strait_store::{Error, ErrorKind, Result};
 
-/// Calls that follow a refused one without a pause, while the namenode has no report of a block yet: a
-/// timer's tick is longer than most reports need.
+/// Calls that are repeated without a pause while the namenode has no report of a block. Most reports take
+/// less than a timer's tick.
 const TRIES_AT_ONCE: u32 = 2;
 
 /// First pause until the namenode has a block's report. Each further pause is twice as long. Datanodes report

@@ -17,7 +17,7 @@ use tokio::time::{Instant, timeout};
 const OP_WRITE_BLOCK: u8 = 80;
 const OP_TRANSFER_BLOCK: u8 = 86;
 
-/// Most packets of one system call.
+/// Limit of packets sent by one system call.
 const BATCH_PACKETS: usize = 8;
 /// After a packet couldn't be sent: time limit for acknowledgements, which may name the failed datanode.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -40,7 +40,7 @@ pub fn nodes_of(located: &TargetedBlock) -> Vec<Node> {
     located.targets.iter().enumerate().map(node).collect()
 }
 
-/// A block that is being written.
+/// A block, with the datanodes that it is written to.
 #[derive(Debug, Clone)]
 pub struct Writing {
     /// Its length counts acknowledged bytes.

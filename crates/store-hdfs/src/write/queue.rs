@@ -72,9 +72,9 @@ impl Queue {
     }
 
     /// The packet to send next, which counts as sent from now on. The packet that ends a block waits until
-    /// all before it are acknowledged. So at a failure, either it is the only packet to send again, or it
-    /// wasn't sent. The packets of the next block wait for its acknowledgement, since they take another
-    /// pipeline.
+    /// all before it are acknowledged. So if a pipeline fails, that packet is the only one to send again, or
+    /// it wasn't sent yet. The packets of the next block wait for its acknowledgement, since they take
+    /// another pipeline.
     pub fn next(&mut self) -> Option<Packet> {
         if self.is_ending() || self.waiting.front()?.ends_block && !self.sent.is_empty() {
             return None;

@@ -13,7 +13,7 @@ const READ_TIMEOUT: Duration = Duration::from_secs(60);
 const EXTENSION: Duration = Duration::from_secs(5);
 /// `dfs.datanode.socket.write.timeout`
 const WRITE_TIMEOUT: Duration = Duration::from_secs(480);
-/// In place of none.
+/// Stands for no timeout.
 const NO_TIMEOUT: Duration = Duration::from_secs(24 * 3_600);
 /// `dfs.client.datanode-restart.timeout`
 const RESTART_TIMEOUT: Duration = Duration::from_secs(30);
@@ -36,7 +36,7 @@ pub struct Settings {
     pub recovery_retries: usize,
     /// Time for which a datanode that failed gets no new block of the same file.
     pub exclusion: Duration,
-    /// Time that the namenode has for the reports of a file's last block.
+    /// Time for which a writer waits until datanodes have reported a block to the namenode.
     pub report_patience: Duration,
     /// Acknowledgements in a row after which a slow datanode counts as failed; 0: never.
     pub slow_acks: u32,

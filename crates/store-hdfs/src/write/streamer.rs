@@ -41,7 +41,7 @@ pub struct Streamer {
     pub excluded: Vec<(Target, Instant)>,
 }
 
-/// The block that is being written.
+/// A block's writing, and the datanodes that failed in it.
 struct Work {
     writing: Writing,
     /// The block had bytes when the file was opened.
@@ -265,8 +265,8 @@ impl Streamer {
         Ok(())
     }
 
-    /// Adds a datanode with a copy of the block's bytes (`addDatanode2ExistingPipeline`), also at the end of
-    /// the block: until the namenode has replicated it, the last replicas could be lost (HDFS-16146).
+    /// Adds a datanode with a copy of the block's bytes (`addDatanode2ExistingPipeline`). Also does so at the
+    /// end of the block: the last replicas could be lost before the namenode has replicated it (HDFS-16146).
     async fn add_datanode(&self, work: &mut Work) -> Result<()> {
         let original = work.writing.nodes.clone();
         let mut excluded = work.failed.clone();

@@ -205,7 +205,7 @@ async fn close_abandoned(mut open: Open) {
         Ok(Err(error)) => tracing::debug!(path, %error, "an abandoned file can't be closed in order"),
         Err(_) => tracing::debug!(path, "an abandoned file isn't closed in time"),
     }
-    // A recovery may take long: only the file's lease is kept, no bytes.
+    // A recovery may take long. It needs only the file's lease, so this drops the bytes.
     let file = Arc::clone(&open.file);
     drop(open);
     recover(&path, || abandoned::recover(&file)).await;
