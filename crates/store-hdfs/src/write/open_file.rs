@@ -231,8 +231,11 @@ impl OpenFile {
         let mut backoff = Backoff::starting_at(FIRST_REPORT_PAUSE, patience).at_once(TRIES_AT_ONCE);
         while !self.holder.call::<_, DoneResponse>("complete", &request).await?.done {
             if !backoff.pause().await {
-                let message = "too few datanodes have reported the last block to the namenode \
-                               (dfs.client.block.write.locateFollowingBlock.retries)";
+                let message = format!(
+                    "too few datanodes have reported the last block to the namenode within {} s; a larger \
+                     dfs.client.block.write.locateFollowingBlock.retries makes the writer wait longer",
+                    patience.as_secs()
+                );
                 return Err(Error::new(ErrorKind::Unavailable, message));
             }
         }

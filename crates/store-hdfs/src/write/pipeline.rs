@@ -156,7 +156,7 @@ impl Pipeline {
                         }
                     },
                     Verdict::Bad { index, status } => {
-                        let error = io::Error::other(format!("packet {} has status {status}", ack.sequence));
+                        let error = io::Error::other(format!("packet {} was refused with status {status}", ack.sequence));
                         return Err(Fault::of(index, error));
                     }
                     Verdict::Restarts(index) => {

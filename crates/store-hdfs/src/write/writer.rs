@@ -211,8 +211,8 @@ async fn close_abandoned(mut open: Open) {
     recover(&path, || abandoned::recover(&file)).await;
 }
 
-fn closed<T>() -> Result<T> {
-    fail(ErrorKind::InvalidArgument, "the writer is closed")
+fn closed<T>(operation: &'static str, path: &str) -> Result<T> {
+    fail(ErrorKind::InvalidArgument, "the writer is closed").map_err(|error: Error| error.at(operation, path))
 }
 
 #[async_trait]
@@ -222,7 +222,7 @@ impl FileWriter for DatanodesWriter {
             return fail(ErrorKind::InvalidArgument, "an append takes 4 MiB at most")
                 .map_err(|error: Error| error.at("append", &self.path));
         }
-        let Some(open) = &mut self.open else { return closed() };
+        let Some(open) = &mut self.open else { return closed("append", &self.path) };
         let length = data.len() as u64;
         let appended = async {
             open.line.room().await?;
@@ -237,7 +237,7 @@ impl FileWriter for DatanodesWriter {
     }
 
     async fn flush(&mut self) -> Result<Option<u32>> {
-        let Some(open) = &mut self.open else { return closed() };
+        let Some(open) = &mut self.open else { return closed("flush", &self.path) };
         if open.flushed < self.position {
             open.flush(false).await.map_err(|error| error.at("flush", &self.path))?;
             open.flushed = self.position;
@@ -246,7 +246,7 @@ impl FileWriter for DatanodesWriter {
     }
 
     async fn sync(&mut self) -> Result<Option<u32>> {
-        let Some(open) = &mut self.open else { return closed() };
+        let Some(open) = &mut self.open else { return closed("sync", &self.path) };
         if open.synced < self.position {
             open.flush(true).await.map_err(|error| error.at("sync", &self.path))?;
             (open.flushed, open.synced) = (self.position, self.position);
