@@ -104,7 +104,7 @@ impl Drop for LibraryWriter {
         // The library's writer first: its drop ends sending and renewing.
         if self.writer.take().is_some() {
             let path = std::mem::take(&mut self.path);
-            self.recoveries.start(self.client.clone(), path, &self.runtime);
+            self.recoveries.run_by_library(self.client.clone(), path, &self.runtime);
         }
     }
 }

@@ -40,6 +40,11 @@ pub struct Piece {
 }
 
 impl Piece {
+    /// No bytes, at `offset`.
+    pub fn empty(offset: u64) -> Self {
+        Self { offset, data: Bytes::new(), checksums: Bytes::new() }
+    }
+
     /// Offset after the last byte.
     pub fn end(&self) -> u64 {
         self.offset + self.data.len() as u64

@@ -42,5 +42,5 @@ pub(super) use by_user::Holders;
 pub(super) use holder::LeaseHolder;
 pub(super) use open_file::{NewFile, OpenFile, Opened};
 pub(super) use settings::Settings;
-pub(super) use wire::FileStatus;
+pub(super) use wire::HdfsFileStatus;
 pub(super) use writer::{Context, DatanodesWriter};

@@ -3,7 +3,7 @@
 use super::super::errors::{is_not_reported, is_without_targets};
 use super::super::retry::Backoff;
 use super::super::wire::{
-    DatanodeId, EmptyRequest, ExtendedBlock, FAR_OFFSET, GetBlockLocationsRequest, GetBlockLocationsResponse,
+    DatanodeId, Empty, ExtendedBlock, FAR_OFFSET, GetBlockLocationsRequest, GetBlockLocationsResponse,
     GetFsStatsResponse,
 };
 use super::holder::LeaseHolder;
@@ -35,7 +35,7 @@ pub struct OpenFile {
 #[derive(Debug)]
 pub struct Opened {
     pub file: OpenFile,
-    pub status: FileStatus,
+    pub status: HdfsFileStatus,
     /// Its last block, if that has room.
     pub partial: Option<TargetedBlock>,
     /// Its last block, if that is full.
@@ -146,7 +146,7 @@ impl OpenFile {
         if !is_without_targets(&error) {
             return error;
         }
-        match self.holder.call::<_, GetFsStatsResponse>("getFsStats", &EmptyRequest {}).await {
+        match self.holder.call::<_, GetFsStatsResponse>("getFsStats", &Empty {}).await {
             // Without datanodes, there is no capacity.
             Ok(stats) if stats.capacity > 0 && stats.remaining < block_bytes => {
                 let message = format!("{} of {} bytes are left in HDFS", stats.remaining, stats.capacity);
@@ -163,7 +163,7 @@ impl OpenFile {
             client_name: self.holder.name().to_owned(),
             file_id: self.id,
         };
-        self.holder.call::<_, EmptyResponse>("abandonBlock", &request).await.map(drop)
+        self.holder.call::<_, Empty>("abandonBlock", &request).await.map(drop)
     }
 
     /// Asks for another datanode for a pipeline. The answer has all its datanodes.
@@ -206,7 +206,7 @@ impl OpenFile {
     ) -> Result<()> {
         let client_name = self.holder.name().to_owned();
         let request = UpdatePipelineRequest { client_name, old_block, new_block, new_nodes, storage_ids };
-        self.holder.call::<_, EmptyResponse>("updatePipeline", &request).await.map(drop)
+        self.holder.call::<_, Empty>("updatePipeline", &request).await.map(drop)
     }
 
     /// Records the file's blocks, and the length of the last one.
@@ -217,7 +217,7 @@ impl OpenFile {
             last_block_length: last_block_length.map(|length| length as i64),
             file_id: self.id,
         };
-        self.holder.call::<_, EmptyResponse>("fsync", &request).await.map(drop)
+        self.holder.call::<_, Empty>("fsync", &request).await.map(drop)
     }
 
     /// Closes the file. Waits for `patience` until enough datanodes have reported its last block.
