@@ -162,7 +162,7 @@ impl Calls {
         }
     }
 
-    /// Ends it since the server refuses the user, or any call.
+    /// Ends it, because the server refuses the user or the connection.
     fn refuse(&self, class: &str, message: &str) {
         for answer in self.take(Some((class.to_owned(), message.to_owned()))) {
             // Its caller may have left.

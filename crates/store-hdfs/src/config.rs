@@ -125,8 +125,7 @@ impl HadoopConfig {
         ids.split(',').map(str::trim).filter(has_address).map(str::to_owned).collect()
     }
 
-    /// The reason why this configuration rules out the adapter's own part of the protocol, if it
-    /// does.
+    /// The reason why the adapter's own calls can't be made with this configuration, if there is one.
     pub(super) fn secured(&self) -> Option<&'static str> {
         if self.get("hadoop.security.authentication").is_some_and(|name| name != "simple") {
             return Some("not supported with Kerberos");

@@ -6,13 +6,14 @@ use super::library::LibraryFile;
 use super::library_writer::LibraryWriter;
 use super::namespace::checked_permission;
 use super::reader::HdfsReader;
-use super::recovery::recover;
+use super::recovery::until_recovered;
 use super::retry::{Backoff, PATIENCE, with_patience};
 use super::shared::Shared;
 use super::source::{DatanodesFile, Source};
 use super::wire::{FAR_OFFSET, LocatedBlock, LocatedBlocks};
 use super::write::{
-    Context, DatanodesWriter, FileStatus, LeaseHolder, NewFile, OpenFile, Opened, Settings, recover_unknown,
+    Context, DatanodesWriter, HdfsFileStatus, LeaseHolder, NewFile, OpenFile, Opened, Settings,
+    recover_unknown,
 };
 use hdfs_native::WriteOptions;
 use std::ops::Range;
@@ -139,7 +140,7 @@ impl Shared {
     fn not_opened(&self, holder: &Arc<LeaseHolder>, path: &str, error: Error) -> Error {
         if error.kind() == ErrorKind::OutcomeUnknown {
             let (holder, at) = (Arc::clone(holder), path.to_owned());
-            let recovery = async move { recover(&at, || recover_unknown(&holder, &at)).await };
+            let recovery = async move { until_recovered(&at, || recover_unknown(&holder, &at)).await };
             self.recoveries.run(path.to_owned(), recovery, &Handle::current());
         }
         error
@@ -319,7 +320,7 @@ fn write_options(options: &CreateOptions) -> Result<WriteOptions> {
 }
 
 /// Whether the adapter can't write such a file.
-fn is_for_library(status: &FileStatus) -> bool {
+fn is_for_library(status: &HdfsFileStatus) -> bool {
     status.erasure_coding.is_some() || status.encryption.is_some()
 }
 

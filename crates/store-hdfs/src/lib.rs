@@ -11,11 +11,15 @@
 //!                 └─ namenode, datanode ─ rpc, wire        what the library lacks
 //! ```
 //!
-//! The library does the namespace. This crate's own part, the adapter, does the rest by Hadoop's protocols:
-//! block locations, the visible part of a block under construction, checksums, truncate, capacity; and
-//! reading and writing, for speed. The adapter supports only SIMPLE authentication. With Kerberos or
-//! encrypted transfer the library reads and writes, and the store declares the other capabilities absent.
-//! docs/hdfs.md has the measurements and tests.
+//! The library serves the namespace. This crate's own part, the adapter, does the rest by Hadoop's protocols.
+//! The library lacks block locations, the visible part of a block under construction, checksums, truncate
+//! and capacity. The adapter reads and writes for speed. It supports only SIMPLE authentication. With
+//! Kerberos or encrypted transfer the library reads and writes, and the store declares the other capabilities
+//! absent. docs/hdfs.md has the measurements and tests.
+//!
+//! This room must never: repeat a change that the namenode may execute twice; recover a file that another
+//! client has open; return bytes that contradict their checksums; allocate for a length that a server only
+//! claims; wait for a server without a limit.
 
 mod block;
 mod blocks;
@@ -74,7 +78,7 @@ impl HdfsStore {
     /// `$HADOOP_CONF_DIR`).
     ///
     /// # Errors
-    /// InvalidArgument for another kind of URI; Unavailable if no namenode answers: at once, with
+    /// InvalidArgument for another kind of URI. Unavailable if no namenode answers: at once, with
     /// one line that names host and port.
     pub async fn connect(uri: &str) -> Result<Self> {
         Self::connect_by(uri, HadoopConfig::load().map_err(|error| error.at("connect to", uri))?).await

@@ -1,4 +1,4 @@
-//! The only writer of a file, by the library.
+//! The trait's writer, by the library.
 
 use super::errors::{Effect, from_library};
 use super::recovery::Recoveries;
@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use hdfs_native::{Client, HdfsError};
 use std::sync::Arc;
-use strait_store::{ErrorKind, Result, fail};
+use strait_store::{Error, ErrorKind, Result, fail};
 use strait_store::{FileWriter, MAX_CHUNK_BYTES};
 use tokio::runtime::Handle;
 
@@ -41,13 +41,13 @@ impl LibraryWriter {
         self
     }
 
-    fn failed(&self, operation: &'static str, error: HdfsError) -> strait_store::Error {
+    fn failed(&self, operation: &'static str, error: HdfsError) -> Error {
         from_library(error, Effect::Mutation).at(operation, &self.path)
     }
 }
 
-fn closed<T>() -> Result<T> {
-    fail(ErrorKind::InvalidArgument, "the writer is closed")
+fn closed<T>(operation: &'static str, path: &str) -> Result<T> {
+    fail(ErrorKind::InvalidArgument, "the writer is closed").map_err(|error: Error| error.at(operation, path))
 }
 
 #[async_trait]
@@ -55,12 +55,12 @@ impl FileWriter for LibraryWriter {
     async fn append(&mut self, data: Bytes) -> Result<()> {
         if data.len() > MAX_CHUNK_BYTES {
             return fail(ErrorKind::InvalidArgument, "an append takes 4 MiB at most")
-                .map_err(|error: strait_store::Error| error.at("append", &self.path));
+                .map_err(|error: Error| error.at("append", &self.path));
         }
         if data.is_empty() {
             return Ok(());
         }
-        let Some(writer) = &mut self.writer else { return closed() };
+        let Some(writer) = &mut self.writer else { return closed("append", &self.path) };
         let length = data.len() as u64;
         let written = writer.write_bytes(data).await;
         written.map_err(|error| self.failed("append", error))?;
@@ -78,7 +78,7 @@ impl FileWriter for LibraryWriter {
         if !self.unflushed {
             return Ok(None);
         }
-        let Some(writer) = &mut self.writer else { return closed() };
+        let Some(writer) = &mut self.writer else { return closed("sync", &self.path) };
         let synced = writer.hsync().await;
         synced.map_err(|error| self.failed("sync", error))?;
         self.unflushed = false;
@@ -104,7 +104,7 @@ impl Drop for LibraryWriter {
         // The library's writer first: its drop ends sending and renewing.
         if self.writer.take().is_some() {
             let path = std::mem::take(&mut self.path);
-            self.recoveries.start(self.client.clone(), path, &self.runtime);
+            self.recoveries.run_by_library(self.client.clone(), path, &self.runtime);
         }
     }
 }

@@ -4,7 +4,7 @@ use super::errors::{Effect, from_java};
 use super::retry::{Backoff, PATIENCE, is_passing};
 use super::rpc::{CLIENT_PROTOCOL, Connection, RpcError};
 use super::wire::{
-    ConcatRequest, EmptyRequest, GetBlockLocationsRequest, GetBlockLocationsResponse, GetFsStatsResponse,
+    ConcatRequest, Empty, GetBlockLocationsRequest, GetBlockLocationsResponse, GetFsStatsResponse,
     GetServerDefaultsResponse, LocatedBlocks, SAFEMODE_GET, ServerDefaults, SetSafeModeRequest,
     SetSafeModeResponse, TruncateRequest, TruncateResponse,
 };
@@ -67,7 +67,7 @@ impl Namenode {
     }
 
     pub async fn statistics(&self, user: &str) -> Result<GetFsStatsResponse> {
-        self.call(user, "getFsStats", &EmptyRequest {}, Effect::Read, PATIENCE).await
+        self.call(user, "getFsStats", &Empty {}, Effect::Read, PATIENCE).await
     }
 
     /// Whether it is in safe mode. Either it has just started and lacks reports of some blocks, or
@@ -89,15 +89,13 @@ impl Namenode {
     /// The cluster's defaults. Called once, at start, so a missing namenode is an error at once.
     pub async fn server_defaults(&self, user: &str) -> Result<ServerDefaults> {
         let answer: GetServerDefaultsResponse =
-            self.call(user, "getServerDefaults", &EmptyRequest {}, Effect::Read, Duration::ZERO).await?;
+            self.call(user, "getServerDefaults", &Empty {}, Effect::Read, Duration::ZERO).await?;
         Ok(answer.defaults)
     }
 
     /// Finds the active namenode and records it for [`Namenode::active`].
     pub async fn find_active(&self, user: &str) -> Result<()> {
-        self.call(user, "getFsStats", &EmptyRequest {}, Effect::Read, PATIENCE)
-            .await
-            .map(|_: GetFsStatsResponse| ())
+        self.call(user, "getFsStats", &Empty {}, Effect::Read, PATIENCE).await.map(|_: GetFsStatsResponse| ())
     }
 
     /// Truncates the file; false while datanodes are still truncating the last block.
@@ -112,7 +110,7 @@ impl Namenode {
     /// Joins files of one directory.
     pub async fn concat(&self, user: &str, target: &str, sources: Vec<String>) -> Result<()> {
         let request = ConcatRequest { target: target.to_owned(), sources };
-        self.call(user, "concat", &request, Effect::Mutation, PATIENCE).await.map(|_: EmptyRequest| ())
+        self.call(user, "concat", &request, Effect::Mutation, PATIENCE).await.map(|_: Empty| ())
     }
 
     async fn call<Q: Message, A: Message + Default>(

@@ -26,15 +26,15 @@ const LARGEST_WINDOW_BYTES: u64 = 1 << 20;
 /// The previous window (for callers slightly out of order), the current one, and the next one: at
 /// most 3 MiB a reader.
 const MAX_WINDOWS: usize = 3;
-/// A read that begins at most this far after the end of the one before is still in sequence:
-/// several small reads may be in flight, in any order.
+/// A read is in sequence if it begins at most this far after the end of the one before. Several
+/// small reads may be in flight, in any order.
 const MAX_GAP_BYTES: u64 = 256 << 10;
 /// From this length on, a read is its own window: the caller reads ahead itself by large requests.
 const LARGE_READ_BYTES: u64 = 1 << 20;
 /// Share of the readers' memory that a stream takes while it waits for the next fetch. It covers
 /// the rest of a packet, and the kernel's received bytes. It also limits such streams to 256 for
-/// one user's open files: each holds a thread of its datanode (4,096 by default, for the whole
-/// cluster's clients).
+/// one user's open files. Each stream holds a thread of its datanode, which has 4,096 by default for
+/// the whole cluster's clients.
 const STREAM_BYTES: u64 = 128 << 10;
 
 /// Bytes being fetched, for all callers that wait for them.
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn who_finds_no_memory_reads_what_is_asked_for_and_no_more() {
+    fn a_reader_without_memory_fetches_only_the_requested_bytes() {
         let (memory, mut state) = (memory_of(1000), State::default());
         for range in steps(0, 4096, 10) {
             let plan = state.plan(&range, FILE, |_, _| (), |bytes| memory.reserve(bytes));

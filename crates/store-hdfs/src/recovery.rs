@@ -15,9 +15,9 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
-/// An abandoned file is writable again within this time: the namenode's soft limit
-/// (`HdfsConstants.LEASE_SOFTLIMIT_PERIOD`, 60 s, for a writer whose whole process died), and the
-/// time in which datanodes agree on the length.
+/// An abandoned file is writable again within this time. It covers the namenode's soft limit for a writer
+/// whose whole process died (`HdfsConstants.LEASE_SOFTLIMIT_PERIOD`, 60 s), and the time in which datanodes
+/// agree on the length.
 pub(super) const RECOVERY_LIMIT: Duration = Duration::from_secs(90);
 
 /// A recovery waits for a namenode that is away for at most this time, longer than any outage that a
@@ -40,13 +40,13 @@ struct Running {
 
 impl Recoveries {
     /// Recovers `path`, which a writer of the library's `client` left open.
-    pub fn start(self: &Arc<Self>, client: Client, path: String, runtime: &Handle) {
+    pub fn run_by_library(self: &Arc<Self>, client: Client, path: String, runtime: &Handle) {
         let at = path.clone();
         let recovery = async move {
             let ask = || async {
                 client.recover_lease(&at).await.map_err(|error| from_library(error, Effect::Read))
             };
-            recover(&at, ask).await;
+            until_recovered(&at, ask).await;
         };
         self.spawn(path, true, recovery, runtime);
     }
@@ -116,7 +116,7 @@ impl Running {
 
 /// Asks the namenode to recover the lease of `path` until that is done. Its time begins when the
 /// namenode is there.
-pub(super) async fn recover<F>(path: &str, ask: impl Fn() -> F)
+pub(super) async fn until_recovered<F>(path: &str, ask: impl Fn() -> F)
 where
     F: Future<Output = Result<bool>>,
 {
@@ -160,7 +160,7 @@ mod tests {
                     false => Ok(is_recovered.swap(true, Ordering::Relaxed)),
                 }
             };
-            recover("/f", ask).await;
+            until_recovered("/f", ask).await;
         };
         recoveries.run("/f".to_owned(), recovery, &Handle::current());
         recoveries.wait_to_replace("/f").await;

@@ -198,7 +198,7 @@ impl<M: Message> Encode for M {
 
 #[cfg(test)]
 mod tests {
-    use super::super::wire::EmptyRequest;
+    use super::super::wire::Empty;
     use super::*;
     use tokio::net::TcpListener;
 
@@ -216,7 +216,7 @@ mod tests {
             while stream.read(&mut some).await.is_ok_and(|read| read > 0) {}
         });
         let mut connection = Connection::open(&address, "alice", CLIENT_PROTOCOL).await.unwrap();
-        connection.call::<_, EmptyRequest>("getFsStats", &EmptyRequest {}).await.unwrap_err()
+        connection.call::<_, Empty>("getFsStats", &Empty {}).await.unwrap_err()
     }
 
     #[tokio::test]

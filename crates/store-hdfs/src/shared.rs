@@ -108,7 +108,7 @@ fn authority_of(uri: &str) -> Result<&str> {
     let wrong = |why| fail(ErrorKind::InvalidArgument, why);
     let Some(rest) = uri.strip_prefix("hdfs://") else { return wrong("an HDFS URI begins with hdfs://") };
     match rest.strip_suffix('/').unwrap_or(rest) {
-        "" => wrong("the URI names no namenode: hdfs://HOST:PORT"),
+        "" => wrong("the URI names no namenode; write hdfs://HOST:PORT"),
         authority if authority.contains(['/', '?', '#']) => {
             wrong("a store is a whole HDFS: the URI ends after host and port")
         }

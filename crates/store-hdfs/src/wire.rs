@@ -181,9 +181,9 @@ pub struct GetBlockLocationsResponse {
     pub locations: Option<LocatedBlocks>,
 }
 
-/// ClientNamenodeProtocol.proto; also of getServerDefaults.
+/// A request or an answer without fields.
 #[derive(Clone, PartialEq, Message)]
-pub struct EmptyRequest {}
+pub struct Empty {}
 
 /// ClientNamenodeProtocol.proto
 #[derive(Clone, PartialEq, Message)]

@@ -137,7 +137,7 @@ async fn in_safe_mode_not_all_is_known() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_killed_writer_flushed_survives_and_the_file_is_writable_again() {
+async fn flushed_bytes_of_a_killed_writer_survive_and_the_file_is_writable_again() {
     // The namenode's limits shortened: a dead writer's lease ends after 3 s.
     let properties = vec![("dfs.namenode.lease-hard-limit-sec", "3")];
     let hdfs = MiniHdfs::start_own(&Options { properties, ..Options::default() }).unwrap();
@@ -212,7 +212,7 @@ async fn replicas_that_wait_for_recovery_show_no_length() {
     }
     assert_eq!(early.read_at(0, 100).await.unwrap(), "flushed");
 
-    // None tells it: the file isn't readable now. That passes, and doesn't count as a cut.
+    // No datanode tells it, so the file isn't readable for now. The error isn't that of a truncated file.
     hdfs.stop_datanode(1);
     tokio::task::block_in_place(|| hdfs.restart_datanode(1)).unwrap();
     let late = store.open(&superuser(), &file).await.err().unwrap();

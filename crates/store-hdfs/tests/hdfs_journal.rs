@@ -25,7 +25,7 @@ use tokio::task::JoinHandle;
 
 /// The cluster's URI, for the child process.
 const CHILD_URI: &str = "STRAIT_TEST_CHILD_URI";
-/// The start of each of the child's answers, beside the test harness's lines.
+/// Each of the child's answers begins with this; the test harness's lines don't.
 const ANSWER: &str = "@ ";
 const RECORD_BYTES: usize = 10_007;
 const BLOCK_BYTES: u64 = 2 << 20;
@@ -197,7 +197,7 @@ impl Fault {
         Self { datanode, kind }
     }
 
-    /// Brings it about, and ends it. The writer goes on meanwhile.
+    /// Causes the fault, and ends it. The writer goes on meanwhile.
     fn strike(self, hdfs: &mut MiniHdfs, network: &Network, writer: &mut Writer) {
         let host = FIRST_DATANODE + self.datanode;
         let others: Vec<usize> = [WRITER]
@@ -264,7 +264,7 @@ fn no_acknowledged_byte_is_lost_by_kills_stops_and_cut_links_in_mid_write() {
         let index = |address: &String| addresses.iter().position(|other| other == address).unwrap();
         let fault = Fault::of(round, &members.iter().map(index).collect::<Vec<_>>());
         fault.strike(&mut hdfs, &network, &mut writer);
-        // With a closed file in some rounds, and without in others.
+        // Some rounds close the file. The others drop its writer.
         let written = writer.end_and_verify(&path, Random(round ^ 1 << 32).below(2) == 0);
         println!("round {round}: {fault}: {written:?}");
         longest.push((written.longest, round));

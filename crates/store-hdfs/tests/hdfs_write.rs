@@ -115,7 +115,7 @@ async fn blocks_and_checksums_are_those_that_java_writes() {
     scene.shell(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
 
     for (length, path) in LENGTHS.into_iter().zip(&ours) {
-        // First at once; then with a border within each append and flush.
+        // With a flush after a third: within a chunk and a packet, for most lengths.
         let mut writer = scene.create(path, MIB).await;
         append(&mut writer, &pattern(length).slice(..length / 3)).await;
         writer.flush().await.unwrap();
@@ -180,7 +180,7 @@ async fn appends_to_full_partial_and_truncated_blocks_give_javas_checksums() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn java_reads_what_was_flushed_and_synced_of_an_open_file() {
+async fn java_reads_the_flushed_and_synced_bytes_of_an_open_file() {
     let scene = Scene::shared("open").await;
     let content = pattern(MIB + 70_001);
     let path = scene.at("f");
@@ -295,7 +295,7 @@ async fn a_dropped_writer_leaves_a_file_that_can_be_appended_to_at_once() {
         writer.close().await.unwrap();
         assert_eq!(scene.content(&path).await, b"before, and after");
     }
-    // The machine may be busy, so the least counts. A recovery by the namenode takes a second or more.
+    // The machine may be busy, so only the shortest counts. A recovery by the namenode takes longer.
     assert!(waits.iter().min().unwrap() < &Duration::from_millis(500), "{waits:?}");
     // Its path has another file meanwhile: that one stays open.
     let path = scene.at("replaced");
@@ -502,12 +502,12 @@ async fn a_writer_waits_while_its_bytes_are_on_their_way() {
     scene.hdfs.signal_datanode(0, Signal::STOP);
     let content = pattern(MIB);
     let mut due = 10;
-    // The last one is accepted before it waits, if at all.
+    // The last append times out. It may have been accepted before.
     while tokio::time::timeout(Duration::from_secs(3), writer.append(content.clone())).await.is_ok() {
         due += MIB;
         assert!(due < 64 * MIB, "nothing bounds the writer");
     }
-    // 4 MiB in its window, an append, and what the kernel and the stopped datanode hold.
+    // 4 MiB in its window, an append, and the bytes that the kernel and the stopped datanode hold.
     assert!(writer.position() <= 32 * MIB as u64, "{} bytes", writer.position());
     scene.hdfs.signal_datanode(0, Signal::CONT);
     let length = writer.position() as usize;

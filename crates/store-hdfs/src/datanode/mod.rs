@@ -151,7 +151,9 @@ impl Failures {
         let count = all.len();
         Error::new(
             kind,
-            format!("block {block_id}: {count} reads of its replicas failed, the last at {address}: {error}"),
+            format!(
+                "block {block_id}: all reads of its replicas failed ({count}), the last at {address}: {error}"
+            ),
         )
     }
 }

@@ -31,8 +31,8 @@ const CHECKSUM_BYTES: usize = 4;
 /// Likely length of the first packet's head: lengths, a header of 25 bytes, the checksums of 64 KiB
 /// in chunks of 512 bytes.
 const FIRST_HEAD_BYTES: usize = LENGTHS_BYTES + 25 + 512;
-/// Memory for a packet that isn't only for the caller grows by this, with received bytes and not
-/// with the claimed length: the usual length of a packet.
+/// The usual length of a packet. Memory for a packet of which the caller wants only a part grows by
+/// this: with the received bytes, and not with the claimed length.
 const GROWTH_BYTES: usize = 64 << 10;
 
 /// The packets of one range of a block, as far as received.
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn after_a_flipped_bit_only_what_was_checked_is_there() {
+    async fn after_a_flipped_bit_only_checked_bytes_are_there() {
         let mut bytes = [packet(0..8), packet(8..16)].concat();
         *bytes.last_mut().unwrap() ^= 1;
         let info = info(crc_type::CRC32C, CHUNK_BYTES as u32, 0);
@@ -405,7 +405,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_make_a_panic_and_none_that_are_wrong_get_through(
+        fn changed_bytes_cause_no_panic_and_are_never_returned(
             changes in proptest::collection::vec((0..400usize, any::<u8>()), 1..4),
             early in 0..100usize,
             piece in 1..600usize,

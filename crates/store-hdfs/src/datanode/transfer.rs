@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_leaves_what_follows_it() {
+    async fn an_answer_leaves_the_bytes_after_it() {
         let answer = BlockOpResponse { message: "x".repeat(300), ..BlockOpResponse::default() };
         let mut bytes = answer.encode_length_delimited_to_vec();
         for length in 0..bytes.len() {

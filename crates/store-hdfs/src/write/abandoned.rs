@@ -1,8 +1,9 @@
-//! Files of a holder that none of its writers has open any more: the namenode recovers them.
+//! Makes the namenode recover a holder's files that none of its writers has open any more.
 
+use super::super::wire::Empty;
 use super::holder::LeaseHolder;
 use super::open_file::OpenFile;
-use super::wire::{DoneResponse, EmptyResponse, FsyncRequest, RecoverLeaseRequest};
+use super::wire::{DoneResponse, FsyncRequest, RecoverLeaseRequest};
 use std::sync::Arc;
 use std::time::Duration;
 use strait_store::{ErrorKind, Result, fail};
@@ -64,8 +65,8 @@ async fn is_left_open(holder: &LeaseHolder, path: &str, id: u64) -> Result<bool>
         last_block_length: None,
         file_id: id,
     };
-    match holder.call::<_, EmptyResponse>("fsync", &request).await {
-        Ok(EmptyResponse {}) => Ok(true),
+    match holder.call::<_, Empty>("fsync", &request).await {
+        Ok(Empty {}) => Ok(true),
         // A recovery has begun.
         Err(error) if error.kind() == ErrorKind::Busy && is_owned_by_namenode(error.message()) => Ok(true),
         // It is closed, or another client writes it, which a recovery would cut off.
@@ -83,7 +84,7 @@ fn is_owned_by_namenode(message: &str) -> bool {
 mod tests {
     use super::super::super::namenode::Namenode;
     use super::super::fake::{self, Answer};
-    use super::super::wire::{AppendResponse, FileStatus, GetFileInfoResponse};
+    use super::super::wire::{AppendResponse, GetFileInfoResponse, HdfsFileStatus};
     use super::*;
     use prost::Message;
     use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -91,13 +92,14 @@ mod tests {
     const PATH: &str = "/f";
     const ID: u64 = 7;
 
-    /// A holder, and the paths that the namenode has to recover. It has the file `at_path`, and answers such
-    /// an order so.
+    /// A holder, and the paths that the namenode gets orders to recover. The namenode has the file with the
+    /// id `at_path` at each path, and gives this `answer` to an order.
     async fn holder(at_path: u64, answer: Answer) -> (Arc<LeaseHolder>, UnboundedReceiver<String>) {
         let (sender, recovered) = unbounded_channel();
-        let status = move |file_id| Some(FileStatus { file_id: Some(file_id), ..FileStatus::default() });
+        let status =
+            move |file_id| Some(HdfsFileStatus { file_id: Some(file_id), ..HdfsFileStatus::default() });
         let answer = move |method: &str, request: &[u8]| match method {
-            "fsync" => Answer::of(&EmptyResponse {}),
+            "fsync" => Answer::of(&Empty {}),
             "getFileInfo" => Answer::of(&GetFileInfoResponse { status: status(at_path) }),
             "append" => Answer::of(&AppendResponse { block: None, status: status(ID + 1) }),
             "recoverLease" => {

@@ -6,11 +6,11 @@
 //!          ends within a chunk only at a flush or the block's end
 //! ```
 //!
-//! A flush within a chunk sends a part of the chunk. The next packet begins at the chunk's start and sends
-//! that part again, with the checksum of the whole chunk (as `DFSOutputStream.flushOrSync`): then no datanode
-//! has to read its file to compute it. A writer that appends to a block which ends within a chunk doesn't
-//! have the chunk's first bytes. Its first packet ends with that chunk, and the datanode computes the
-//! checksum (`BlockReceiver.receivePacket`).
+//! A flush within a chunk sends a part of the chunk. The next packet begins at the chunk's start. It sends
+//! that part again, with the checksum of the whole chunk, as `DFSOutputStream.flushOrSync` does. So no
+//! datanode has to read its file to compute the checksum. A writer that appends to a block which ends within
+//! a chunk doesn't have the chunk's first bytes. Its first packet ends with that chunk, and the datanode
+//! computes the checksum (`BlockReceiver.receivePacket`).
 
 use super::super::crc::{crc32, crc32c};
 use super::super::wire::{ChecksumKind, crc_type};
@@ -40,6 +40,11 @@ pub struct Piece {
 }
 
 impl Piece {
+    /// No bytes, at `offset`.
+    pub fn empty(offset: u64) -> Self {
+        Self { offset, data: Bytes::new(), checksums: Bytes::new() }
+    }
+
     /// Offset after the last byte.
     pub fn end(&self) -> u64 {
         self.offset + self.data.len() as u64

@@ -4,7 +4,9 @@
 use super::super::config::HadoopConfig;
 use super::super::datanode::Datanodes;
 use super::super::namenode::Namenode;
-use super::super::wire::{BlockOpResponse, DatanodeId, ExtendedBlock, PacketHeader, ServerDefaults, status};
+use super::super::wire::{
+    BlockOpResponse, DatanodeId, Empty, ExtendedBlock, PacketHeader, ServerDefaults, status,
+};
 use super::by_user::Holders;
 use super::fake::{self, Answer};
 use super::open_file::{OpenFile, Opened};
@@ -80,7 +82,7 @@ async fn writer(
             sender.send(Event::Excluded(excluded)).unwrap();
             Answer::of(&BlockResponse { block: located(port, &chosen, request.block.generation_stamp) })
         }
-        "updatePipeline" | "fsync" => Answer::of(&EmptyResponse {}),
+        "updatePipeline" | "fsync" => Answer::of(&Empty {}),
         "complete" => {
             sender.send(Event::Completed).unwrap();
             Answer::of(&DoneResponse { done: true })
@@ -95,7 +97,8 @@ async fn writer(
         recoveries: Arc::default(),
     };
     let file = OpenFile::new(&Holders::default().get(&namenode, "alice"), "/f", 1);
-    let status = FileStatus { replication: Some(3), block_size: Some(1 << 20), ..FileStatus::default() };
+    let status =
+        HdfsFileStatus { replication: Some(3), block_size: Some(1 << 20), ..HdfsFileStatus::default() };
     let opened = Opened { file, status, partial: None, full: None };
     (DatanodesWriter::new(context, opened, Pool::of_process().share("alice")), events)
 }

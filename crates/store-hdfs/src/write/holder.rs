@@ -6,6 +6,7 @@ use super::super::errors::Effect;
 use super::super::namenode::Namenode;
 use super::super::retry::PATIENCE;
 use super::super::rpc::{CLIENT_PROTOCOL, RpcError};
+use super::super::wire::Empty;
 use super::wire::*;
 use prost::Message;
 use std::io;
@@ -50,7 +51,7 @@ struct OpenFiles {
 /// The connection that all calls of a holder share.
 #[derive(Debug, Default)]
 struct Connection {
-    /// It, and the index of the namenode that it leads to.
+    /// The index of a namenode, and the channel to it.
     channel: Option<(usize, Arc<Channel>)>,
     /// The last failure to connect: index, time and reason.
     failure: Option<(usize, Instant, io::Error)>,
@@ -182,8 +183,8 @@ async fn renew(holder: Weak<LeaseHolder>) {
             }
         }
         let request = RenewLeaseRequest { client_name: holder.name.clone() };
-        pause = match holder.call::<_, EmptyResponse>("renewLease", &request).await {
-            Ok(EmptyResponse {}) => RENEWAL,
+        pause = match holder.call::<_, Empty>("renewLease", &request).await {
+            Ok(Empty {}) => RENEWAL,
             Err(error) => {
                 tracing::warn!(user = holder.user, %error, "leases aren't renewed");
                 RETRY_PAUSE
@@ -212,7 +213,7 @@ mod tests {
         let request = RenewLeaseRequest { client_name: holder.name.clone() };
         let begin = Instant::now();
         for outcome in join_all((0..16).map(|_| holder.call("renewLease", &request))).await {
-            let EmptyResponse {} = outcome.unwrap();
+            let Empty {} = outcome.unwrap();
         }
         assert!(begin.elapsed() < 3 * CONNECT_TIMEOUT, "{:?}", begin.elapsed());
     }

@@ -56,12 +56,22 @@ struct State {
     acks: u64,
 }
 
+/// The state of a block at the begin of a recovery.
+#[derive(Debug)]
+pub struct Rewound {
+    /// Packets were acknowledged since the last recovery.
+    pub has_advanced: bool,
+    /// Only the end of the block is unacknowledged.
+    pub is_ending: bool,
+    /// The block was flushed.
+    pub is_flushed: bool,
+}
+
 impl Line {
-    /// Adds a packet, and returns its number.
-    pub fn push(&self, packet: Packet) -> i64 {
-        let sequence = self.lock().queue.push(packet);
+    /// Adds a packet.
+    pub fn push(&self, packet: Packet) {
+        self.lock().queue.push(packet);
         self.to_streamer.notify_one();
-        sequence
     }
 
     /// Waits until there is a packet to send or to wait for.
@@ -126,13 +136,13 @@ impl Line {
         self.lock().block.clone()
     }
 
-    /// Begins a recovery. Returns whether packets were acknowledged since the last one, whether only the end
-    /// of the block is unacknowledged, and whether the block was flushed.
-    pub fn rewind(&self) -> (bool, bool, bool) {
+    /// Begins a recovery.
+    pub fn rewind(&self) -> Rewound {
         let mut state = self.lock();
         let is_ending = state.queue.is_ending();
         state.queue.rewind();
-        (std::mem::take(&mut state.acks) > 0, is_ending, state.is_flushed)
+        let has_advanced = std::mem::take(&mut state.acks) > 0;
+        Rewound { has_advanced, is_ending, is_flushed: state.is_flushed }
     }
 
     /// Removes the packet that ends the block: a recovery has ended it.
@@ -143,7 +153,7 @@ impl Line {
 
     /// Records that the block was flushed, and returns whether the namenode has to record the file's
     /// blocks.
-    pub fn flushed(&self) -> bool {
+    pub fn mark_flushed(&self) -> bool {
         let mut state = self.lock();
         state.is_flushed = true;
         std::mem::take(&mut state.has_new_pipeline)

@@ -1,4 +1,4 @@
-//! Writes without the library: without its fixed wait for small files, and with a flush that is no sync.
+//! Writing without the library, which takes 0.4 to 0.5 s to close a small file, and syncs at each flush.
 //!
 //! ```text
 //!   writer ── cutter, queue ── line ── streamer ── pipeline ── datanode ── datanode …
@@ -42,5 +42,5 @@ pub(super) use by_user::Holders;
 pub(super) use holder::LeaseHolder;
 pub(super) use open_file::{NewFile, OpenFile, Opened};
 pub(super) use settings::Settings;
-pub(super) use wire::FileStatus;
+pub(super) use wire::HdfsFileStatus;
 pub(super) use writer::{Context, DatanodesWriter};

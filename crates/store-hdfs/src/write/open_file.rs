@@ -3,7 +3,7 @@
 use super::super::errors::{is_not_reported, is_without_targets};
 use super::super::retry::Backoff;
 use super::super::wire::{
-    DatanodeId, EmptyRequest, ExtendedBlock, FAR_OFFSET, GetBlockLocationsRequest, GetBlockLocationsResponse,
+    DatanodeId, Empty, ExtendedBlock, FAR_OFFSET, GetBlockLocationsRequest, GetBlockLocationsResponse,
     GetFsStatsResponse,
 };
 use super::holder::LeaseHolder;
@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use strait_store::{Error, ErrorKind, Result};
 
-/// Calls that follow a refused one without a pause, while the namenode has no report of a block yet: a
-/// timer's tick is longer than most reports need.
+/// Calls that are repeated without a pause while the namenode has no report of a block. Most reports take
+/// less than a timer's tick.
 const TRIES_AT_ONCE: u32 = 2;
 
 /// First pause until the namenode has a block's report. Each further pause is twice as long. Datanodes report
@@ -35,7 +35,7 @@ pub struct OpenFile {
 #[derive(Debug)]
 pub struct Opened {
     pub file: OpenFile,
-    pub status: FileStatus,
+    pub status: HdfsFileStatus,
     /// Its last block, if that has room.
     pub partial: Option<TargetedBlock>,
     /// Its last block, if that is full.
@@ -146,7 +146,7 @@ impl OpenFile {
         if !is_without_targets(&error) {
             return error;
         }
-        match self.holder.call::<_, GetFsStatsResponse>("getFsStats", &EmptyRequest {}).await {
+        match self.holder.call::<_, GetFsStatsResponse>("getFsStats", &Empty {}).await {
             // Without datanodes, there is no capacity.
             Ok(stats) if stats.capacity > 0 && stats.remaining < block_bytes => {
                 let message = format!("{} of {} bytes are left in HDFS", stats.remaining, stats.capacity);
@@ -163,7 +163,7 @@ impl OpenFile {
             client_name: self.holder.name().to_owned(),
             file_id: self.id,
         };
-        self.holder.call::<_, EmptyResponse>("abandonBlock", &request).await.map(drop)
+        self.holder.call::<_, Empty>("abandonBlock", &request).await.map(drop)
     }
 
     /// Asks for another datanode for a pipeline. The answer has all its datanodes.
@@ -206,7 +206,7 @@ impl OpenFile {
     ) -> Result<()> {
         let client_name = self.holder.name().to_owned();
         let request = UpdatePipelineRequest { client_name, old_block, new_block, new_nodes, storage_ids };
-        self.holder.call::<_, EmptyResponse>("updatePipeline", &request).await.map(drop)
+        self.holder.call::<_, Empty>("updatePipeline", &request).await.map(drop)
     }
 
     /// Records the file's blocks, and the length of the last one.
@@ -217,7 +217,7 @@ impl OpenFile {
             last_block_length: last_block_length.map(|length| length as i64),
             file_id: self.id,
         };
-        self.holder.call::<_, EmptyResponse>("fsync", &request).await.map(drop)
+        self.holder.call::<_, Empty>("fsync", &request).await.map(drop)
     }
 
     /// Closes the file. Waits for `patience` until enough datanodes have reported its last block.
@@ -231,8 +231,11 @@ impl OpenFile {
         let mut backoff = Backoff::starting_at(FIRST_REPORT_PAUSE, patience).at_once(TRIES_AT_ONCE);
         while !self.holder.call::<_, DoneResponse>("complete", &request).await?.done {
             if !backoff.pause().await {
-                let message = "too few datanodes have reported the last block to the namenode \
-                               (dfs.client.block.write.locateFollowingBlock.retries)";
+                let message = format!(
+                    "too few datanodes have reported the last block to the namenode within {} s; a larger \
+                     dfs.client.block.write.locateFollowingBlock.retries makes the writer wait longer",
+                    patience.as_secs()
+                );
                 return Err(Error::new(ErrorKind::Unavailable, message));
             }
         }

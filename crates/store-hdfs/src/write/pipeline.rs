@@ -10,14 +10,14 @@ use super::wire::{OpTransferBlock, OpWriteBlock, PipelineAck, STORAGE_DISK, Stag
 use bytes::BytesMut;
 use std::io::{self, IoSlice};
 use std::time::Duration;
-use tokio::io::{AsyncWrite, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 
 const OP_WRITE_BLOCK: u8 = 80;
 const OP_TRANSFER_BLOCK: u8 = 86;
 
-/// Most packets of one system call.
+/// Limit of packets sent by one system call.
 const BATCH_PACKETS: usize = 8;
 /// After a packet couldn't be sent: time limit for acknowledgements, which may name the failed datanode.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -40,7 +40,7 @@ pub fn nodes_of(located: &TargetedBlock) -> Vec<Node> {
     located.targets.iter().enumerate().map(node).collect()
 }
 
-/// A block that is being written.
+/// A block, with the datanodes that it is written to.
 #[derive(Debug, Clone)]
 pub struct Writing {
     /// Its length counts acknowledged bytes.
@@ -127,70 +127,84 @@ impl Pipeline {
     pub async fn run(&mut self, line: &Line, settings: &Settings) -> Result<(), Fault> {
         let Self { stream, received, datanodes } = self;
         let (mut read, mut write) = stream.split();
-        let mut slow = SlowNodes::new(settings.slow_acks, *datanodes);
-        let receiving = async {
-            let mut progress = Instant::now();
-            loop {
-                let ack: PipelineAck =
-                    timeout(settings.read_timeout(*datanodes), receive_message(&mut read, received))
-                        .await
-                        .map_err(io::Error::from)
-                        .and_then(|ack| ack)
-                        .map_err(|error| Fault::of(0, error))?;
-                match judge(&ack, *datanodes) {
-                    Verdict::Acked(HEARTBEAT) if line.is_all_acked() => progress = Instant::now(),
-                    Verdict::Acked(HEARTBEAT) => {
-                        // As long as `DataStreamer.waitForAckedSeqno` waits, after the last heartbeat
-                        // of an idle time.
-                        if progress.elapsed() > settings.heartbeat() + settings.write_timeout(*datanodes) {
-                            let error = io::Error::other("nothing but heartbeats is acknowledged");
-                            return Err(Fault::of(0, error));
-                        }
-                    }
-                    Verdict::Acked(sequence) => match line.acked(sequence) {
-                        Some(packet) if packet.ends_block => return Ok(()),
-                        Some(_) => progress = Instant::now(),
-                        None => {
-                            let message = format!("packet {sequence} acknowledged out of order");
-                            return Err(Fault::of(0, io::Error::other(message)));
-                        }
-                    },
-                    Verdict::Bad { index, status } => {
-                        let error = io::Error::other(format!("packet {} has status {status}", ack.sequence));
-                        return Err(Fault::of(index, error));
-                    }
-                    Verdict::Restarts(index) => {
-                        let error = io::Error::other("the datanode restarts");
-                        return Err(Fault { index, restarts: true, error });
-                    }
-                }
-                if let Some(index) = slow.count(&ack) {
-                    let message = format!("slow in {} acknowledgements in a row", settings.slow_acks);
-                    return Err(Fault::of(index, io::Error::other(message)));
-                }
-            }
-        };
-        let sending = async {
-            loop {
-                let next = timeout(settings.heartbeat(), line.next_packets(BATCH_PACKETS)).await;
-                let packets = next.unwrap_or_else(|_| vec![Packet::heartbeat()]);
-                match timeout(settings.write_timeout(*datanodes), send(&mut write, &packets)).await {
-                    Ok(Ok(())) => {}
-                    Ok(Err(error)) => return error,
-                    Err(elapsed) => return elapsed.into(),
-                }
-            }
-        };
+        let receiving = receive_acks(&mut read, received, *datanodes, line, settings);
         tokio::pin!(receiving);
         let error = tokio::select! {
             biased;
             outcome = &mut receiving => return outcome,
-            error = sending => error,
+            error = send_packets(&mut write, *datanodes, line, settings) => error,
         };
         // The pipeline may have reported the failed datanode before it closed.
         match timeout(LAST_WORDS, receiving).await {
             Ok(outcome @ (Ok(()) | Err(Fault { index: 1.., .. } | Fault { restarts: true, .. }))) => outcome,
             _ => Err(Fault::of(0, error)),
+        }
+    }
+}
+
+/// Takes acknowledgements up to the end of the block.
+async fn receive_acks(
+    read: &mut (impl AsyncRead + Unpin),
+    received: &mut BytesMut,
+    datanodes: usize,
+    line: &Line,
+    settings: &Settings,
+) -> Result<(), Fault> {
+    let mut slow = SlowNodes::new(settings.slow_acks, datanodes);
+    let mut progress = Instant::now();
+    loop {
+        let ack: PipelineAck = timeout(settings.read_timeout(datanodes), receive_message(read, received))
+            .await
+            .map_err(io::Error::from)
+            .and_then(|ack| ack)
+            .map_err(|error| Fault::of(0, error))?;
+        match judge(&ack, datanodes) {
+            Verdict::Acked(HEARTBEAT) if line.is_all_acked() => progress = Instant::now(),
+            Verdict::Acked(HEARTBEAT) => {
+                // As long as `DataStreamer.waitForAckedSeqno` waits, after the last heartbeat of an idle time.
+                if progress.elapsed() > settings.heartbeat() + settings.write_timeout(datanodes) {
+                    let error = io::Error::other("nothing but heartbeats is acknowledged");
+                    return Err(Fault::of(0, error));
+                }
+            }
+            Verdict::Acked(sequence) => match line.acked(sequence) {
+                Some(packet) if packet.ends_block => return Ok(()),
+                Some(_) => progress = Instant::now(),
+                None => {
+                    let message = format!("packet {sequence} acknowledged out of order");
+                    return Err(Fault::of(0, io::Error::other(message)));
+                }
+            },
+            Verdict::Bad { index, status } => {
+                let message = format!("packet {} was refused with status {status}", ack.sequence);
+                return Err(Fault::of(index, io::Error::other(message)));
+            }
+            Verdict::Restarts(index) => {
+                let error = io::Error::other("the datanode restarts");
+                return Err(Fault { index, restarts: true, error });
+            }
+        }
+        if let Some(index) = slow.count(&ack) {
+            let message = format!("slow in {} acknowledgements in a row", settings.slow_acks);
+            return Err(Fault::of(index, io::Error::other(message)));
+        }
+    }
+}
+
+/// Sends packets, and heartbeats while there are none. Returns the error that ends this.
+async fn send_packets(
+    write: &mut (impl AsyncWrite + Unpin),
+    datanodes: usize,
+    line: &Line,
+    settings: &Settings,
+) -> io::Error {
+    loop {
+        let next = timeout(settings.heartbeat(), line.next_packets(BATCH_PACKETS)).await;
+        let packets = next.unwrap_or_else(|_| vec![Packet::heartbeat()]);
+        match timeout(settings.write_timeout(datanodes), send(write, &packets)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return error,
+            Err(elapsed) => return elapsed.into(),
         }
     }
 }
@@ -215,7 +229,7 @@ async fn send(write: &mut (impl AsyncWrite + Unpin), packets: &[Packet]) -> io::
 }
 
 /// Makes the datanode `from` copy the block's present bytes to `to`.
-pub async fn transfer(
+pub async fn copy_replica(
     datanodes: &Datanodes,
     settings: &Settings,
     client_name: &str,
@@ -305,10 +319,8 @@ mod tests {
             sent: 0,
         };
         let line = Line::default();
-        for ends_block in [false, true] {
-            let piece = Piece { offset: 0, data: Bytes::new(), checksums: Bytes::new() };
-            line.push(Packet { sequence: HEARTBEAT, piece, ends_block, sync: false, _memory: None });
-        }
+        line.push(Packet::of(Piece::empty(0), false, None));
+        line.push(Packet::end_of_block(0));
         let at = (Stage::Create, 0, 1 << 20);
         let outcome = match Pipeline::open(&datanodes, &settings, "test", &writing, at).await {
             Ok(mut pipeline) => {
@@ -352,8 +364,8 @@ mod tests {
         config.set("dfs.datanode.socket.write.timeout", "1");
         let (pipe, datanode) = connected().await;
         let line = Line::default();
-        let piece = Piece { offset: 0, data: Bytes::from_static(b"x"), checksums: Bytes::new() };
-        line.push(Packet { sequence: HEARTBEAT, piece, ends_block: false, sync: false, _memory: None });
+        let piece = Piece { data: Bytes::from_static(b"x"), ..Piece::empty(0) };
+        line.push(Packet::of(piece, false, None));
         let alive = tokio::spawn(async move {
             let mut datanode = datanode;
             loop {

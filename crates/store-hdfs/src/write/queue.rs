@@ -2,7 +2,7 @@
 
 use super::super::wire::PacketHeader;
 use super::cutter::Piece;
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{BufMut, BytesMut};
 use prost::Message;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,21 +14,30 @@ pub const HEARTBEAT: i64 = -1;
 /// One packet.
 #[derive(Debug, Clone)]
 pub struct Packet {
-    pub sequence: i64,
+    /// A heartbeat's, until the queue gives the packet its number.
+    sequence: i64,
     pub piece: Piece,
     /// An empty packet that ends its block.
     pub ends_block: bool,
-    /// The datanodes sync the block before they acknowledge it.
-    pub sync: bool,
-    /// The memory reserved for the append that brought the bytes.
-    pub _memory: Option<Arc<Reserved>>,
+    sync: bool,
+    _memory: Option<Arc<Reserved>>,
 }
 
 impl Packet {
+    /// A piece of a block. `memory` was reserved for the append that brought the bytes. If `sync`, the datanodes
+    /// sync the block before they acknowledge the packet.
+    pub fn of(piece: Piece, sync: bool, memory: Option<Arc<Reserved>>) -> Self {
+        Self { sequence: HEARTBEAT, piece, ends_block: false, sync, _memory: memory }
+    }
+
+    /// Ends a block of this length.
+    pub fn end_of_block(length: u64) -> Self {
+        Self { ends_block: true, ..Self::of(Piece::empty(length), false, None) }
+    }
+
     /// Tells a pipeline that its client is alive.
     pub fn heartbeat() -> Self {
-        let piece = Piece { offset: 0, data: Bytes::new(), checksums: Bytes::new() };
-        Self { sequence: HEARTBEAT, piece, ends_block: false, sync: false, _memory: None }
+        Self::of(Piece::empty(0), false, None)
     }
 
     /// Everything before the data: lengths, header, checksums (`PacketReceiver`).
@@ -72,9 +81,9 @@ impl Queue {
     }
 
     /// The packet to send next, which counts as sent from now on. The packet that ends a block waits until
-    /// all before it are acknowledged. So at a failure, either it is the only packet to send again, or it
-    /// wasn't sent. The packets of the next block wait for its acknowledgement, since they take another
-    /// pipeline.
+    /// all before it are acknowledged. So if a pipeline fails, that packet is the only one to send again, or
+    /// it wasn't sent yet. The packets of the next block wait for its acknowledgement, since they take
+    /// another pipeline.
     pub fn next(&mut self) -> Option<Packet> {
         if self.is_ending() || self.waiting.front()?.ends_block && !self.sent.is_empty() {
             return None;
@@ -154,6 +163,7 @@ impl Queue {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bytes::Bytes;
 
     fn packet(length: usize, ends_block: bool) -> Packet {
         let mut packet = Packet::heartbeat();

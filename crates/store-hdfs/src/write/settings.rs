@@ -13,7 +13,7 @@ const READ_TIMEOUT: Duration = Duration::from_secs(60);
 const EXTENSION: Duration = Duration::from_secs(5);
 /// `dfs.datanode.socket.write.timeout`
 const WRITE_TIMEOUT: Duration = Duration::from_secs(480);
-/// In place of none.
+/// Stands for no timeout.
 const NO_TIMEOUT: Duration = Duration::from_secs(24 * 3_600);
 /// `dfs.client.datanode-restart.timeout`
 const RESTART_TIMEOUT: Duration = Duration::from_secs(30);
@@ -25,6 +25,9 @@ const RECOVERY_RETRIES: usize = 5;
 const EXCLUSION: Duration = Duration::from_secs(600);
 /// `dfs.client.mark.slownode.as.badnode.threshold`
 const SLOW_ACKS: u32 = 10;
+/// Limit of `dfs.bytes-per-checksum`. A packet has one chunk at least, and a datanode takes packets of up to
+/// 16 MiB (`PacketReceiver.MAX_PACKET_SIZE`).
+const MOST_CHUNK_BYTES: u32 = 1 << 20;
 
 /// Settings of all writers of a store.
 #[derive(Debug, Clone)]
@@ -36,7 +39,7 @@ pub struct Settings {
     pub recovery_retries: usize,
     /// Time for which a datanode that failed gets no new block of the same file.
     pub exclusion: Duration,
-    /// Time that the namenode has for the reports of a file's last block.
+    /// Time for which a writer waits until datanodes have reported a block to the namenode.
     pub report_patience: Duration,
     /// Acknowledgements in a row after which a slow datanode counts as failed; 0: never.
     pub slow_acks: u32,
@@ -59,8 +62,10 @@ impl Settings {
             crc_type: checksum_type(config, defaults)?,
             bytes_per_crc: config.number("dfs.bytes-per-checksum")?.unwrap_or(defaults.bytes_per_checksum),
         };
-        if !(1..=1 << 20).contains(&checksum.bytes_per_crc) {
-            return fail(ErrorKind::InvalidArgument, "dfs.bytes-per-checksum is out of range");
+        if !(1..=MOST_CHUNK_BYTES).contains(&checksum.bytes_per_crc) {
+            let set = checksum.bytes_per_crc;
+            let message = format!("dfs.bytes-per-checksum is {set}; it can be 1 to {MOST_CHUNK_BYTES}");
+            return fail(ErrorKind::InvalidArgument, message);
         }
         let restart_timeout = config.duration("dfs.client.datanode-restart.timeout");
         Ok(Self {

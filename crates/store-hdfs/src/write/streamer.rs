@@ -5,9 +5,9 @@ use super::super::datanode::Datanodes;
 use super::super::errors::is_without_targets;
 use super::super::retry::Backoff;
 use super::super::wire::ExtendedBlock;
-use super::line::Line;
+use super::line::{Line, Rewound};
 use super::open_file::OpenFile;
-use super::pipeline::{Fault, Node, Pipeline, Writing, nodes_of, transfer};
+use super::pipeline::{Fault, Node, Pipeline, Writing, copy_replica, nodes_of};
 use super::settings::Settings;
 use super::wire::{Stage, Target, TargetedBlock};
 use std::io;
@@ -41,7 +41,7 @@ pub struct Streamer {
     pub excluded: Vec<(Target, Instant)>,
 }
 
-/// The block that is being written.
+/// A block's writing, and the datanodes that failed in it.
 struct Work {
     writing: Writing,
     /// The block had bytes when the file was opened.
@@ -84,21 +84,22 @@ impl Streamer {
             drop(pipeline);
             work.writing.block = self.line.block().unwrap_or(work.writing.block);
             work.writing.sent = work.writing.sent.max(self.line.sent());
-            let (advanced, is_ending, is_flushed) = self.line.rewind();
+            let Rewound { has_advanced, is_ending, is_flushed } = self.line.rewind();
             // A restart is no fault of the packet.
-            recoveries = if advanced { 1 } else { recoveries + usize::from(!fault.restarts) };
+            recoveries = if has_advanced { 1 } else { recoveries + usize::from(!fault.restarts) };
             if recoveries > self.settings.recovery_retries {
                 return fail(
                     ErrorKind::Unavailable,
                     format!(
                         "pipelines failed {recoveries} times in a row \
-                         (dfs.client.pipeline.recovery.max-retries), at last by: {}",
+                         (dfs.client.pipeline.recovery.max-retries), last at {}: {}",
+                        self.name_of(&work.writing, fault.index),
                         fault.error
                     ),
                 );
             }
             let stage = if is_ending { Stage::CloseRecovery } else { Stage::StreamingRecovery };
-            pipeline = self.recover(&mut work, fault, stage, is_flushed).await?;
+            pipeline = self.set_up(&mut work, Some(fault), stage, is_flushed).await?;
             if is_ending {
                 // When this pipeline was set up, the datanodes finished the block.
                 self.line.set_block(work.writing.block.clone());
@@ -140,7 +141,7 @@ impl Streamer {
                     return Ok((Work::new(writing, false), pipeline));
                 }
                 Err(Fault { index, error, .. }) => {
-                    self.report(&writing, index, &error);
+                    self.log_failure(&writing, index, &error);
                     self.file.abandon_block(writing.block).await?;
                     let Some(node) = writing.nodes.get(index) else {
                         return fail(ErrorKind::Unavailable, "the namenode names no datanode for a block");
@@ -173,13 +174,8 @@ impl Streamer {
         Ok((work, pipeline))
     }
 
-    async fn recover(&self, work: &mut Work, fault: Fault, stage: Stage, flushed: bool) -> Result<Pipeline> {
-        self.report(&work.writing, fault.index, &fault.error);
-        self.set_up(work, Some(fault), stage, flushed).await
-    }
-
-    /// Sets up a pipeline for a block that datanodes have already. Its new generation stamp makes the
-    /// replicas on datanodes outside the pipeline invalid (`setupPipelineInternal`).
+    /// Sets up a pipeline for a block that datanodes have already, perhaps after the `fault` of another. Its new
+    /// generation stamp makes the replicas on datanodes outside the pipeline invalid (`setupPipelineInternal`).
     async fn set_up(
         &self,
         work: &mut Work,
@@ -190,6 +186,7 @@ impl Streamer {
         let mut restart = None;
         loop {
             if let Some(fault) = fault.take() {
+                self.log_failure(&work.writing, fault.index, &fault.error);
                 self.leave_out(work, fault, &mut restart).await?;
             }
             let left = work.writing.nodes.len();
@@ -218,7 +215,6 @@ impl Streamer {
                     return Ok(pipeline);
                 }
                 Err(failed) => {
-                    self.report(&work.writing, failed.index, &failed.error);
                     fault = Some(failed);
                     if stage == Stage::Append {
                         stage = Stage::AppendRecovery;
@@ -265,8 +261,8 @@ impl Streamer {
         Ok(())
     }
 
-    /// Adds a datanode with a copy of the block's bytes (`addDatanode2ExistingPipeline`), also at the end of
-    /// the block: until the namenode has replicated it, the last replicas could be lost (HDFS-16146).
+    /// Adds a datanode with a copy of the block's bytes (`addDatanode2ExistingPipeline`). Also does so at the
+    /// end of the block: the last replicas could be lost before the namenode has replicated it (HDFS-16146).
     async fn add_datanode(&self, work: &mut Work) -> Result<()> {
         let original = work.writing.nodes.clone();
         let mut excluded = work.failed.clone();
@@ -283,7 +279,7 @@ impl Streamer {
             let from = &original[attempt % original.len()];
             let with = (block, &located.token);
             let name = self.file.holder.name();
-            match transfer(&self.datanodes, &self.settings, name, with, from, new).await {
+            match copy_replica(&self.datanodes, &self.settings, name, with, from, new).await {
                 Ok(()) => {
                     work.writing.nodes = nodes;
                     return Ok(());
@@ -315,10 +311,14 @@ impl Streamer {
         Pipeline::open(&self.datanodes, &self.settings, name, writing, at).await
     }
 
-    fn report(&self, writing: &Writing, index: usize, error: &io::Error) {
-        let datanode = writing.nodes.get(index).map(|node| self.name(node)).unwrap_or_default();
+    fn log_failure(&self, writing: &Writing, index: usize, error: &io::Error) {
+        let datanode = self.name_of(writing, index);
         let (path, block) = (&self.file.path, writing.block.block_id);
         tracing::debug!(path, block, datanode, %error, "a datanode of a pipeline failed");
+    }
+
+    fn name_of(&self, writing: &Writing, index: usize) -> String {
+        writing.nodes.get(index).map(|node| self.name(node)).unwrap_or_default()
     }
 
     fn name(&self, node: &Node) -> String {

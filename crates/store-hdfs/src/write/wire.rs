@@ -43,7 +43,7 @@ pub const STORAGE_DISK: i32 = 1;
 
 /// `HdfsFileStatusProto` of hdfs.proto.
 #[derive(Clone, PartialEq, Message)]
-pub struct FileStatus {
+pub struct HdfsFileStatus {
     #[prost(uint64, required, tag = "3")]
     pub length: u64,
     #[prost(uint32, optional, tag = "10")]
@@ -85,7 +85,7 @@ pub struct CreateRequest {
 #[derive(Clone, PartialEq, Message)]
 pub struct CreateResponse {
     #[prost(message, optional, tag = "1")]
-    pub status: Option<FileStatus>,
+    pub status: Option<HdfsFileStatus>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -97,7 +97,7 @@ pub struct GetFileInfoRequest {
 #[derive(Clone, PartialEq, Message)]
 pub struct GetFileInfoResponse {
     #[prost(message, optional, tag = "1")]
-    pub status: Option<FileStatus>,
+    pub status: Option<HdfsFileStatus>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -116,7 +116,7 @@ pub struct AppendResponse {
     #[prost(message, optional, tag = "1")]
     pub block: Option<TargetedBlock>,
     #[prost(message, optional, tag = "2")]
-    pub status: Option<FileStatus>,
+    pub status: Option<HdfsFileStatus>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -238,10 +238,6 @@ pub struct UpdatePipelineRequest {
     #[prost(string, repeated, tag = "5")]
     pub storage_ids: Vec<String>,
 }
-
-/// An answer without contents.
-#[derive(Clone, PartialEq, Message)]
-pub struct EmptyResponse {}
 
 /// The step of a block's writing (`OpWriteBlockProto.BlockConstructionStage`) for which a pipeline
 /// is set up.

@@ -1,13 +1,13 @@
 //! The trait's writer: cuts the application's bytes, and waits for acknowledgements.
 
 use super::super::datanode::Datanodes;
-use super::super::recovery::{Recoveries, recover};
+use super::super::recovery::{Recoveries, until_recovered};
 use super::super::wire::ExtendedBlock;
 use super::abandoned;
 use super::cutter::{Cutter, Piece, Sizes};
 use super::line::Line;
 use super::open_file::{OpenFile, Opened};
-use super::queue::{HEARTBEAT, Packet};
+use super::queue::Packet;
 use super::settings::Settings;
 use super::streamer::Streamer;
 use async_trait::async_trait;
@@ -127,8 +127,10 @@ impl Open {
         let memory = self.memory.reserve(data.len() as u64).map(Arc::new);
         while !data.is_empty() {
             if let Some(piece) = self.cutter.push(&mut data) {
-                self.send(piece, false, memory.clone());
-                self.end_full_block();
+                self.line.push(Packet::of(piece, false, memory.clone()));
+                if self.cutter.is_full() {
+                    self.end_block();
+                }
             }
         }
         self.pending = None;
@@ -140,37 +142,26 @@ impl Open {
         has_memory
     }
 
-    fn send(&self, piece: Piece, sync: bool, memory: Option<Arc<Reserved>>) {
-        self.line.push(Packet { sequence: HEARTBEAT, piece, ends_block: false, sync, _memory: memory });
-    }
-
     /// Sends the bytes that no packet has yet. Returns whether there were any.
     fn send_pending(&mut self, sync: bool) -> bool {
         let piece = self.cutter.flush();
         let memory = self.pending.take().map(Arc::new);
-        piece.map(|piece| self.send(piece, sync, memory)).is_some()
+        piece.map(|piece| self.line.push(Packet::of(piece, sync, memory))).is_some()
     }
 
-    fn send_empty(&self, ends_block: bool, sync: bool) {
-        let piece = Piece { offset: self.cutter.end(), data: Bytes::new(), checksums: Bytes::new() };
-        self.line.push(Packet { sequence: HEARTBEAT, piece, ends_block, sync, _memory: None });
-    }
-
-    fn end_full_block(&mut self) {
-        if self.cutter.is_full() {
-            self.send_empty(true, false);
-            self.cutter.next_block();
-        }
+    fn end_block(&mut self) {
+        self.line.push(Packet::end_of_block(self.cutter.end()));
+        self.cutter.next_block();
     }
 
     /// Sends all bytes, and waits until the pipeline has them.
     async fn flush(&mut self, sync: bool) -> Result<()> {
         self.line.check()?;
         if !self.send_pending(sync) && sync && self.cutter.end() > 0 {
-            self.send_empty(false, true);
+            self.line.push(Packet::of(Piece::empty(self.cutter.end()), true, None));
         }
         self.line.all_acked().await?;
-        if self.line.flushed() {
+        if self.line.mark_flushed() {
             let length = self.line.block().map(|block| block.num_bytes);
             self.file.fsync(length).await?;
         }
@@ -182,8 +173,7 @@ impl Open {
         self.line.check()?;
         self.send_pending(false);
         if self.cutter.end() > 0 {
-            self.send_empty(true, false);
-            self.cutter.next_block();
+            self.end_block();
         }
         self.line.all_acked().await?;
         let last = self.line.block().or_else(|| self.previous.clone());
@@ -205,14 +195,14 @@ async fn close_abandoned(mut open: Open) {
         Ok(Err(error)) => tracing::debug!(path, %error, "an abandoned file can't be closed in order"),
         Err(_) => tracing::debug!(path, "an abandoned file isn't closed in time"),
     }
-    // A recovery may take long: only the file's lease is kept, no bytes.
+    // A recovery may take long. It needs only the file's lease, so this drops the bytes.
     let file = Arc::clone(&open.file);
     drop(open);
-    recover(&path, || abandoned::recover(&file)).await;
+    until_recovered(&path, || abandoned::recover(&file)).await;
 }
 
-fn closed<T>() -> Result<T> {
-    fail(ErrorKind::InvalidArgument, "the writer is closed")
+fn closed<T>(operation: &'static str, path: &str) -> Result<T> {
+    fail(ErrorKind::InvalidArgument, "the writer is closed").map_err(|error: Error| error.at(operation, path))
 }
 
 #[async_trait]
@@ -222,7 +212,7 @@ impl FileWriter for DatanodesWriter {
             return fail(ErrorKind::InvalidArgument, "an append takes 4 MiB at most")
                 .map_err(|error: Error| error.at("append", &self.path));
         }
-        let Some(open) = &mut self.open else { return closed() };
+        let Some(open) = &mut self.open else { return closed("append", &self.path) };
         let length = data.len() as u64;
         let appended = async {
             open.line.room().await?;
@@ -237,7 +227,7 @@ impl FileWriter for DatanodesWriter {
     }
 
     async fn flush(&mut self) -> Result<Option<u32>> {
-        let Some(open) = &mut self.open else { return closed() };
+        let Some(open) = &mut self.open else { return closed("flush", &self.path) };
         if open.flushed < self.position {
             open.flush(false).await.map_err(|error| error.at("flush", &self.path))?;
             open.flushed = self.position;
@@ -246,7 +236,7 @@ impl FileWriter for DatanodesWriter {
     }
 
     async fn sync(&mut self) -> Result<Option<u32>> {
-        let Some(open) = &mut self.open else { return closed() };
+        let Some(open) = &mut self.open else { return closed("sync", &self.path) };
         if open.synced < self.position {
             open.flush(true).await.map_err(|error| error.at("sync", &self.path))?;
             (open.flushed, open.synced) = (self.position, self.position);
@@ -283,7 +273,9 @@ mod tests {
     use super::super::super::wire::{GetBlockLocationsResponse, LocatedBlock, LocatedBlocks, ServerDefaults};
     use super::super::by_user::Holders;
     use super::super::fake::{self, Answer};
-    use super::super::wire::{AddBlockRequest, AppendResponse, CompleteRequest, DoneResponse, FileStatus};
+    use super::super::wire::{
+        AddBlockRequest, AppendResponse, CompleteRequest, DoneResponse, HdfsFileStatus,
+    };
     use super::*;
     use prost::Message;
     use std::sync::atomic::{AtomicBool, Ordering};
@@ -296,8 +288,12 @@ mod tests {
         let (sender, calls) = unbounded_channel();
         let is_first = AtomicBool::new(true);
         let length = FULL.num_bytes;
-        let status =
-            FileStatus { length, block_size: Some(length), file_id: Some(1), ..FileStatus::default() };
+        let status = HdfsFileStatus {
+            length,
+            block_size: Some(length),
+            file_id: Some(1),
+            ..HdfsFileStatus::default()
+        };
         let address = fake::namenode(move |method, request| {
             let last = match method {
                 "append" => {
