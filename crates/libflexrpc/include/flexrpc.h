@@ -247,8 +247,9 @@ void xdr_destroy(XDR *);
 void xdrmem_create(XDR *, char *, u_int bytes, enum xdr_op);
 void xdrstdio_create(XDR *, FILE *, enum xdr_op);
 /* Records (RFC 5531, section 11) through the program's functions, which return the
- * bytes moved, or -1. The sizes are of fragments; 0 for the library's choice. Begin to read by
- * xdrrec_skiprecord; end a written record by xdrrec_endofrecord. */
+ * bytes moved, or -1. send_bytes is the largest fragment to write, 0 for 64 KiB;
+ * receive_bytes has no effect. Begin to read by xdrrec_skiprecord; end a written record
+ * by xdrrec_endofrecord, which writes it at once, whatever now is. */
 void xdrrec_create(XDR *, u_int send_bytes, u_int receive_bytes, void *handle,
 		   int (*read)(void *handle, void *, int), int (*write)(void *handle, void *, int));
 bool_t xdrrec_endofrecord(XDR *, int now);
