@@ -271,7 +271,6 @@ enum frpc_stat {
 	FRPC_PROCUNAVAIL = 10,	  /* not executed */
 	FRPC_CANTDECODEARGS = 11, /* the procedure's code didn't run */
 	FRPC_SYSTEMERROR = 12,	  /* executed, and failed */
-	FRPC_UNKNOWNHOST = 13,	  /* not executed */
 	FRPC_FAILED = 16,	  /* a wrong argument, or a handle of another process; not executed */
 	FRPC_APPLICATION = 101,	  /* executed: the service's own error, in code */
 	FRPC_NOTEXECUTED = 102,	  /* not executed, for the reason in text */
