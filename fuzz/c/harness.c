@@ -23,7 +23,7 @@ enum { TYPES = sizeof types / sizeof *types };
 
 /* docs/flexrpc-c.md, Limits. */
 enum { ALLOWANCE = 1 << 20, FROM_STREAMS = 64 << 20, FOR_EACH_BYTE = 64 };
-/* A stream's own, of 64 KiB each: what has arrived, and a piece that is taken. */
+/* A stream's own buffers, of 64 KiB each: for arrived bytes, and for the bytes that are taken. */
 enum { BUFFERS = 2 << 16 };
 
 static void claim(int holds, const char *what, size_t type)

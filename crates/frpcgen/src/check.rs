@@ -165,7 +165,7 @@ impl<'a> Checker<'a> {
             None => None,
         };
         // It covers values without a case of their own, and there may be none.
-        let default = default.filter(|_| !allowed.are_all(&seen));
+        let default = default.filter(|_| !allowed.are_covered_by(&seen));
         Ok(Union { discriminant, cases, default })
     }
 
@@ -386,7 +386,7 @@ impl Values {
     }
 
     /// Whether `some`, which are among these values, are all of them.
-    fn are_all(&self, some: &HashSet<i128>) -> bool {
+    fn are_covered_by(&self, some: &HashSet<i128>) -> bool {
         match self {
             Self::Range(range) => (range.end() - range.start()).cast_unsigned() < some.len() as u128,
             Self::Listed(values) => values.len() == some.len(),

@@ -15,15 +15,14 @@
 //! for C output only, but `library` reads numbers and headers from them. For C, each output defines
 //! rpcgen's symbol, and the C compiler resolves names (`docs/flexrpc-c.md`).
 //!
-//! rpcgen leaves each name that a source doesn't define to the C compiler. frpcgen takes its
-//! definition from a file given by `--types`, a line `%#define NAME NUMBER`, the `foo.x` behind
-//! `%#include "foo.h"`, or the table of C's names (`c_types.x`), in this order. If none of them has
-//! it, the name is an error in a source without lines for the C compiler. In a source with such
-//! lines, frpcgen warns: a type becomes an enum without values, a limit isn't checked.
+//! rpcgen leaves each name that a source doesn't define to the C compiler. frpcgen looks for its
+//! definition in this order: a file given by `--types`; a line `%#define NAME NUMBER`; the `foo.x`
+//! behind `%#include "foo.h"`; the table of C's names (`c_types.x`). If none of them has it, the name
+//! is an error in a source without lines for the C compiler. In a source with such lines, frpcgen
+//! warns: a type becomes an enum without values, a limit isn't checked.
 //!
 //! A crate that calls or serves the interface of `idl/foo.x` depends on the package
-//! `strait-flexrpc`, and as a build dependency on `strait-frpcgen`, whose library is named
-//! `frpcgen`:
+//! `strait-flexrpc`. Its build dependency is `strait-frpcgen`, whose library is named `frpcgen`:
 //!
 //! ```toml
 //! [dependencies]

@@ -433,7 +433,10 @@ impl<'a> Parser<'a> {
         let is_text = matches!(base.kind, BaseKind::Text);
         let mut name = Name { text: default_name.to_owned(), span: base.span };
         if matches!(base.kind, BaseKind::Opaque) {
-            return Err(self.sources.error(base.span, "opaque needs a length: give it a typedef of its own"));
+            return Err(self.sources.error(
+                base.span,
+                "opaque has no length here: use a typedef, such as `typedef opaque data<>;`",
+            ));
         }
         let mut shape = if is_text { Shape::Variable(None) } else { Shape::Plain };
         if default_name != "result" {

@@ -1,4 +1,4 @@
-//! C output: what the C compiler can't tell, since it would accept it either way.
+//! Properties of the C output that the C compiler doesn't check.
 
 use frpcgen::{Builder, Output, Style};
 use std::process::Command;
@@ -91,6 +91,15 @@ fn styles_pass_arguments_and_results_as_rpcgens() {
         let header = head(by_value, threads);
         expected.iter().for_each(|line| assert!(header.contains(line), "no {line} in {header}"));
     }
+}
+
+#[test]
+fn procedure_0_has_one_case_whatever_names_its_number() {
+    let source = "const ZERO = 0; program P { version V { void PING(void) = ZERO; } = 1; } = 7;";
+    let server = of(source, Output::Dispatch);
+    assert!(server.contains("case PING:") && !server.contains("case 0:"), "{server}");
+    let without = of("program P { version V { void A(void) = 1; } = 1; } = 7;", Output::Dispatch);
+    assert!(without.contains("if (rqstp->rq_proc == 0)\n\t\t\tfrpc_sendreply("), "{without}");
 }
 
 #[test]

@@ -68,7 +68,7 @@ fn every_mistake_has_its_own_words() {
             "1:37: void can't stand among other arguments",
         ),
         ("program P { version V { void A(opaque) = 1; } = 1; } = 1;", {
-            "1:32: opaque needs a length: give it a typedef of its own"
+            "1:32: opaque has no length here: use a typedef, such as `typedef opaque data<>;`"
         }),
         ("struct foo_bar { int a; };\nstruct FooBar { int a; };", {
             "2:8: 'foo_bar' and 'FooBar' are both FooBar in Rust"

@@ -184,6 +184,10 @@ typedef struct netbuf { unsigned int maxlen; unsigned int len; void *buf; } netb
 typedef union des_block { struct { uint32_t high, low; } key; char c[8]; } des_block;
 struct xdr_discrim { int value; xdrproc_t proc; };
 
+/* Each routine encodes, decodes or frees a value, by x_op. It returns FALSE at the
+ * stream's end, at a limit, without memory, or if the value doesn't follow the
+ * interface. To decode, begin with a zeroed value: null pointers get memory from
+ * malloc, which belongs to the caller. xdr_free releases it, also after a failure. */
 bool_t xdr_void(XDR *, void *);
 bool_t xdr_char(XDR *, char *);
 bool_t xdr_u_char(XDR *, u_char *);
@@ -209,10 +213,12 @@ bool_t xdr_array(XDR *, char **, u_int *count, u_int max, u_int element_bytes, x
 bool_t xdr_vector(XDR *, char *, u_int count, u_int element_bytes, xdrproc_t);
 bool_t xdr_pointer(XDR *, char **, u_int bytes, xdrproc_t);
 bool_t xdr_reference(XDR *, char **, u_int bytes, xdrproc_t);
-/* choices ends with a null routine; otherwise may be null. */
-bool_t xdr_union(XDR *, enum_t *, char *value, const struct xdr_discrim *choices, xdrproc_t otherwise);
+/* The last element of choices has a null proc. The default routine may be null: then
+ * values without a choice are refused. */
+bool_t xdr_union(XDR *, enum_t *, char *value, const struct xdr_discrim *choices, xdrproc_t default_proc);
 bool_t xdr_netobj(XDR *, netobj *);
 bool_t xdr_opaque_auth(XDR *, struct opaque_auth *);
+/* Decode it to a null buf only: maxlen is the sender's, as in libtirpc. */
 bool_t xdr_netbuf(XDR *, struct netbuf *);
 bool_t xdr_des_block(XDR *, des_block *);
 /* One step along a list, for generated code: *more tells whether *next exists. */
@@ -229,18 +235,21 @@ bool_t xdr_getint32(XDR *, int32_t *);
 bool_t xdr_putint32(XDR *, const int32_t *);
 bool_t xdr_getbytes(XDR *, char *, u_int);
 bool_t xdr_putbytes(XDR *, const char *, u_int);
+/* Bytes from the stream's beginning, for xdr_setpos; UINT_MAX for records. */
 u_int xdr_getpos(XDR *);
 /* In memory and in files. */
 bool_t xdr_setpos(XDR *, u_int);
 /* The next bytes in memory, aligned for words; null elsewhere. */
 int32_t *xdr_inline(XDR *, u_int bytes);
+/* Frees the stream's own memory. The file, or the memory of xdrmem_create, stays the program's. */
 void xdr_destroy(XDR *);
 
 void xdrmem_create(XDR *, char *, u_int bytes, enum xdr_op);
 void xdrstdio_create(XDR *, FILE *, enum xdr_op);
 /* Records (RFC 5531, section 11) through the program's functions, which return the
- * bytes moved, or -1. The sizes are of fragments; 0 for the library's choice. Begin to read by
- * xdrrec_skiprecord; end a written record by xdrrec_endofrecord. */
+ * bytes moved, or -1. send_bytes is the largest fragment to write, 0 for 64 KiB;
+ * receive_bytes has no effect. Begin to read by xdrrec_skiprecord; end a written record
+ * by xdrrec_endofrecord, which writes it at once, whatever now is. */
 void xdrrec_create(XDR *, u_int send_bytes, u_int receive_bytes, void *handle,
 		   int (*read)(void *handle, void *, int), int (*write)(void *handle, void *, int));
 bool_t xdrrec_endofrecord(XDR *, int now);
@@ -262,7 +271,6 @@ enum frpc_stat {
 	FRPC_PROCUNAVAIL = 10,	  /* not executed */
 	FRPC_CANTDECODEARGS = 11, /* the procedure's code didn't run */
 	FRPC_SYSTEMERROR = 12,	  /* executed, and failed */
-	FRPC_UNKNOWNHOST = 13,	  /* not executed */
 	FRPC_FAILED = 16,	  /* a wrong argument, or a handle of another process; not executed */
 	FRPC_APPLICATION = 101,	  /* executed: the service's own error, in code */
 	FRPC_NOTEXECUTED = 102,	  /* not executed, for the reason in text */
@@ -282,12 +290,13 @@ typedef struct frpc_handle frpc_handle;
 /* host: "HOST:PORT" ("[::1]:PORT"), or "HOST", whose rpcbind then knows the port; at most 5 s.
  * transport: "tcp" or "udp". Connects at the first call. Null on failure, see frpc_error(). */
 frpc_handle *frpc_createhandle(const char *host, rpcprog_t, rpcvers_t, const char *transport);
+/* Closes its connection. Does nothing with null. */
 void frpc_destroyhandle(frpc_handle *);
 
 /* clnt_control's options with its numbers, then FlexRPC's own, from 1001 on. The comment
  * is value's type. */
 enum frpc_option {
-	FRPC_SET_TIMEOUT = 1, /* struct timeval *: of every call, whatever a call says */
+	FRPC_SET_TIMEOUT = 1, /* struct timeval *: of every call; precedes a call's own */
 	FRPC_GET_TIMEOUT = 2, /* struct timeval * */
 	FRPC_GET_SERVER_ADDR = 3, /* char[64]: HOST:PORT */
 	FRPC_SET_RETRY_TIMEOUT = 4, /* struct timeval *: first retransmission over udp; it doubles */
@@ -327,13 +336,15 @@ typedef struct frpc_tls {
 	const char *name;	 /* expected in the callee's certificate; null for its address */
 } frpc_tls;
 
+/* Reads or fills value, and keeps no pointer to it. FALSE on failure, see frpc_error(). */
 bool_t frpc_control(frpc_handle *, unsigned option, void *value);
 
-/* One call. A zero timeout means the handle's. */
+/* One call. A zero timeout means the handle's. result is a zeroed value; its parts belong to
+ * the caller, who frees them by xdr_free. After a failure there are none. */
 enum frpc_stat frpc_call(frpc_handle *, rpcproc_t, xdrproc_t args_proc, const void *args,
 			 xdrproc_t result_proc, void *result, struct timeval timeout);
 
-/* The outcome of the handle's latest call. */
+/* The outcome of the handle's latest call by frpc_call, until the next one. */
 const frpc_outcome *frpc_outcome_of(const frpc_handle *);
 
 /* Prints "prefix: " and the latest outcome's text to standard error. */
@@ -350,13 +361,14 @@ int frpc_call_serial(frpc_handle *const *handles, size_t count, rpcproc_t, xdrpr
 		     const void *args, xdrproc_t result_proc, void *const *results,
 		     frpc_outcome *outcomes, struct timeval timeout);
 
-/* The same for results in one array, as frpcgen's code calls it. results may be null. */
+/* The same for results in one array of zeroed elements, each of result_bytes; frpcgen's code
+ * calls it. results may be null. */
 enum frpc_pattern { FRPC_PARALLEL = 0, FRPC_SERIAL = 1 };
 int frpc_multicast(frpc_handle *const *handles, size_t count, enum frpc_pattern, rpcproc_t,
 		   xdrproc_t args_proc, const void *args, xdrproc_t result_proc, void *results,
 		   size_t result_bytes, frpc_outcome *outcomes, struct timeval timeout);
 
-/* Why the thread's latest function without an outcome failed. */
+/* Why the thread's latest function without an outcome failed; valid until the next one fails. */
 const char *frpc_error(void);
 
 /* ---------------------------------------------------------------- callees */
@@ -380,9 +392,11 @@ typedef void (*frpc_dispatch_t)(frpc_request *);
 #define FRPC_ONE_AT_A_TIME 1u
 int frpc_register_program(rpcprog_t, rpcvers_t, frpc_dispatch_t, unsigned flags);
 
+/* Decodes the arguments into a zeroed value. frpc_freeargs frees its parts, also after FALSE. */
 bool_t frpc_getargs(frpc_request *, xdrproc_t, void *args);
 bool_t frpc_freeargs(frpc_request *, xdrproc_t, void *args);
-/* The last of these in a dispatch is the call's outcome; with none of them it fails. */
+/* The last of these in a dispatch is the call's outcome; with none of them it fails. They copy
+ * result and text. */
 bool_t frpc_sendreply(frpc_request *, xdrproc_t, const void *result);
 void frpc_svcerr_noproc(frpc_request *);
 void frpc_svcerr_decode(frpc_request *);
@@ -397,17 +411,18 @@ enum frpc_svc_option {
 	FRPC_SVC_SET_RPCBIND = 2004, /* bool_t *: register the programs with this host's rpcbind */
 	FRPC_SVC_SET_ONC = 2005, /* bool_t *: answer plain ONC RPC, for programs registered before;
 				 * by default, if there is no key */
-	FRPC_SVC_SET_DRAIN = 2006, /* struct timeval *: how long the end waits for running calls */
+	FRPC_SVC_SET_DRAIN = 2006, /* struct timeval *: how long the end waits for running calls; 30 s */
 	FRPC_SVC_SET_WORKERS = 2007, /* uint32_t *: most threads that execute calls */
 	FRPC_SVC_SET_CALL_BYTES = 2008 /* uint32_t *: the largest call or result */
 };
+/* Keeps no pointer to value. FALSE on failure, see frpc_error(). */
 bool_t frpc_svc_control(unsigned option, const void *value);
 
-/* Starts to serve in the background: "HOST:PORT", port 0 for a free one. key may
- * be null on loopback. Returns the port, or -1. */
+/* Starts to serve in the background: "HOST:PORT", port 0 for a free one. Copies key, which
+ * may be null on loopback. Returns the port, or -1, see frpc_error(). */
 int frpc_svc_start(const char *listen, const frpc_bytes *key);
-/* Serves until frpc_svc_exit, on 127.0.0.1 and a free port if frpc_svc_start
- * hasn't run. */
+/* Serves until frpc_svc_exit, on 127.0.0.1 and a free port if frpc_svc_start hasn't run. If
+ * that port can't be had, it returns at once, see frpc_error(). */
 void frpc_svc_run(void);
 /* Ends frpc_svc_run, from any thread; not from a signal handler. */
 void frpc_svc_exit(void);

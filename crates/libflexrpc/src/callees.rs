@@ -14,6 +14,19 @@ use strait_flexrpc::{
     ServiceError,
 };
 
+// Options of the server, by the names of `enum frpc_svc_option` without `FRPC_SVC_`.
+const SET_TLS: c_uint = 2001;
+const SET_TLS_REQUIRED: c_uint = 2002;
+const SET_ANONYMOUS: c_uint = 2003;
+const SET_RPCBIND: c_uint = 2004;
+const SET_ONC: c_uint = 2005;
+const SET_DRAIN: c_uint = 2006;
+const SET_WORKERS: c_uint = 2007;
+const SET_CALL_BYTES: c_uint = 2008;
+
+/// `FRPC_ONE_AT_A_TIME`.
+const ONE_AT_A_TIME: c_uint = 1;
+
 type Dispatch = unsafe extern "C" fn(*mut frpc_request);
 
 /// See flexrpc.h.
@@ -82,7 +95,12 @@ pub extern "C" fn frpc_register_program(
         if serving.programs.iter().any(|one| (one.number, one.version) == (number, version)) {
             return Err(format!("program {number} version {version} is registered already"));
         }
-        serving.programs.push(Program { number, version, dispatch, one_at_a_time: flags & 1 != 0 });
+        serving.programs.push(Program {
+            number,
+            version,
+            dispatch,
+            one_at_a_time: flags & ONE_AT_A_TIME != 0,
+        });
         Ok(0)
     })
 }
@@ -274,22 +292,24 @@ pub unsafe extern "C" fn frpc_svc_control(option: c_uint, value: *const c_void) 
         let options = serving.options.get_or_insert_default();
         match option {
             // SAFETY: see above.
-            2001 => options.tls = Some(unsafe { (*value.cast::<frpc_tls>()).of_callee() }?),
-            2002 => options.tls_required = is_on(),
-            2003 => options.allow_anonymous = is_on(),
-            2004 => options.onc.rpcbind = is_on().then(|| RPCBIND_SOCKET.into()),
-            2005 if is_on() => {
+            SET_TLS => options.tls = Some(unsafe { (*value.cast::<frpc_tls>()).of_callee() }?),
+            SET_TLS_REQUIRED => options.tls_required = is_on(),
+            SET_ANONYMOUS => options.allow_anonymous = is_on(),
+            SET_RPCBIND => options.onc.rpcbind = is_on().then(|| RPCBIND_SOCKET.into()),
+            SET_ONC if is_on() => {
                 let numbers = serving.programs.iter().map(|program| program.number).collect();
                 serving.options.get_or_insert_default().onc.access = OncAccess::Programs(numbers);
             }
-            2005 => options.onc.access = OncAccess::Nobody,
+            SET_ONC => options.onc.access = OncAccess::Nobody,
             // SAFETY: see above.
-            2006 => options.drain = duration(unsafe { value.cast::<timeval>().read() }).unwrap_or_default(),
-            2007 => {
+            SET_DRAIN => {
+                options.drain = duration(unsafe { value.cast::<timeval>().read() }).unwrap_or_default()
+            }
+            SET_WORKERS => {
                 options.workers.most = number().max(1);
                 options.workers.least = options.workers.least.min(options.workers.most);
             }
-            2008 => options.payload_bytes = number(),
+            SET_CALL_BYTES => options.payload_bytes = number(),
             other => return Err(format!("frpc_svc_control: no option {other}; see enum frpc_svc_option")),
         }
         Ok(1)

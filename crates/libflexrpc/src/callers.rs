@@ -1,20 +1,24 @@
-//! Handles, calls and multicasts.
+//! Handles and calls.
+
+mod multicasts;
+mod options;
+mod outcome;
 
 use crate::fork::Process;
-use crate::tls::frpc_tls;
 use crate::xdr::{Routine, Xdr};
 use crate::{guarded, text};
 use bytes::Bytes;
-use nix::libc::{c_char, c_int, c_uint, c_void, size_t, timeval};
+use nix::libc::{c_char, c_int, c_void, size_t, timeval};
+use outcome::{FAILED, Failure, frpc_outcome};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 use strait_flexrpc::{
-    AuthSys, CallError, CallOptions, Client, ClientOptions, ClusterKey, Credentials, Doubt, FaultKind,
-    Handle, KeyId, MulticastOptions, Procedure, Refusal, Transport, rpcbind_lookup,
+    AuthSys, CallError, CallOptions, Client, ClientOptions, ClusterKey, Handle, Procedure, Transport,
+    rpcbind_lookup,
 };
 
-/// The client of all handles without a key: they share its connections.
+/// The client of all handles without options of their own: they share its connections.
 static SHARED: OnceLock<Client> = OnceLock::new();
 
 /// Largest buffer for arguments that a handle keeps for its next call. Allocating a larger one costs
@@ -47,16 +51,6 @@ pub struct frpc_handle {
 
 /// See flexrpc.h.
 #[repr(C)]
-#[derive(Clone, Copy)]
-pub struct frpc_outcome {
-    stat: c_int,
-    code: u32,
-    retry_safe: c_int,
-    text: [u8; 256],
-}
-
-/// See flexrpc.h.
-#[repr(C)]
 pub struct frpc_bytes {
     data: *const c_void,
     length: size_t,
@@ -84,78 +78,13 @@ impl frpc_auth_sys {
         }
         let gids = match (self.gids.is_null(), self.gid_count) {
             (_, 0) => Vec::new(),
-            (true, _) => return Err("a null pointer in place of the groups".to_owned()),
+            (true, _) => {
+                return Err("a null pointer in place of the groups, of which gid_count isn't 0".to_owned());
+            }
             // SAFETY: the caller's promise.
             (false, count) => unsafe { std::slice::from_raw_parts(self.gids, count) }.to_vec(),
         };
         Ok(AuthSys { machine, uid: self.uid, gid: self.gid, gids, ..AuthSys::default() })
-    }
-}
-
-const CANT_ENCODE: c_int = 1;
-const CANT_DECODE: c_int = 2;
-const FAILED: c_int = 16;
-
-impl frpc_outcome {
-    const SUCCESS: Self = Self { stat: 0, code: 0, retry_safe: 0, text: [0; 256] };
-
-    fn new(stat: c_int, retry_safe: bool, why: &str) -> Self {
-        let mut made = Self { stat, retry_safe: retry_safe.into(), ..Self::SUCCESS };
-        // A callee's text must neither end early, nor begin a line of a log, nor command a terminal.
-        let why: String = why.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-        let end = why.floor_char_boundary(made.text.len() - 1);
-        made.text[..end].copy_from_slice(&why.as_bytes()[..end]);
-        made
-    }
-
-    /// Only the text's first byte changes, since a call's time matters: the text ends there.
-    fn succeed(&mut self) {
-        (self.stat, self.code, self.retry_safe, self.text[0]) = (0, 0, 0, 0);
-    }
-
-    fn of(failure: &Failure) -> Self {
-        let error = match failure {
-            Failure::Arguments => {
-                return Self::new(CANT_ENCODE, true, "the arguments don't follow the interface");
-            }
-            Failure::Result => {
-                let why = "executed, but the result doesn't follow the interface";
-                return Self::new(CANT_DECODE, false, why);
-            }
-            Failure::Call(error) => error,
-        };
-        let (stat, code) = match error {
-            CallError::Fault(fault) => match fault.kind {
-                FaultKind::GarbageArguments => (11, 0),
-                FaultKind::System => (12, 0),
-                FaultKind::Application(code) => (101, code),
-            },
-            CallError::NotExecuted(refusal) => match refusal {
-                Refusal::Unauthenticated => (7, 0),
-                Refusal::ProgramUnavailable => (8, 0),
-                Refusal::VersionMismatch { .. } => (9, 0),
-                Refusal::ProcedureUnavailable => (10, 0),
-                _ => (102, 0),
-            },
-            CallError::Unknown(Doubt::TimedOut) => (5, 0),
-            CallError::Unknown(_) => (103, 0),
-        };
-        Self { code, ..Self::new(stat, error.is_retry_safe(), &error.to_string()) }
-    }
-}
-
-/// Why a call has no result.
-enum Failure {
-    /// The arguments don't follow the interface.
-    Arguments,
-    /// The result doesn't follow it.
-    Result,
-    Call(CallError),
-}
-
-impl From<CallError> for Failure {
-    fn from(error: CallError) -> Self {
-        Self::Call(error)
     }
 }
 
@@ -281,135 +210,12 @@ impl frpc_handle {
     }
 }
 
-fn c_time(time: Duration) -> timeval {
-    let tv_sec = time.as_secs().try_into().unwrap_or(i64::MAX);
-    timeval { tv_sec, tv_usec: time.subsec_micros().into() }
-}
-
 /// A duration of C; `None` for zero.
 pub fn duration(time: timeval) -> Option<Duration> {
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     let micros = u64::try_from(time.tv_usec).unwrap_or(0);
     Some(Duration::from_secs(seconds).saturating_add(Duration::from_micros(micros)))
         .filter(|time| !time.is_zero())
-}
-
-/// See flexrpc.h.
-///
-/// # Safety
-/// `value` has the type that the option names.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frpc_control(handle: *mut frpc_handle, option: c_uint, value: *mut c_void) -> c_int {
-    guarded(0, || {
-        // SAFETY: the caller's promise.
-        let handle = unsafe { handle.as_mut() }.ok_or("a null handle")?;
-        if value.is_null() && ![1002, 1005].contains(&option) {
-            return Err("a null pointer in place of the option's value".to_owned());
-        }
-        // SAFETY, of all reads and writes below: the caller's promise for the option.
-        match option {
-            // SAFETY: see above.
-            1 => handle.timeout = duration(unsafe { value.cast::<timeval>().read() }),
-            2 => {
-                let time = handle.timeout.or(handle.settings().timeout).unwrap_or_default();
-                // SAFETY: see above.
-                unsafe { value.cast::<timeval>().write(c_time(time)) };
-            }
-            3 => {
-                let mut address = handle.callee.to_string().into_bytes();
-                address.truncate(63);
-                address.push(0);
-                // SAFETY: see above; at most 64 bytes.
-                unsafe { std::ptr::copy_nonoverlapping(address.as_ptr(), value.cast(), address.len()) };
-            }
-            // SAFETY: see above.
-            12 => unsafe { value.cast::<u32>().write(handle.version) },
-            // SAFETY: see above.
-            13 => handle.version = unsafe { value.cast::<u32>().read() },
-            // SAFETY: see above.
-            14 => unsafe { value.cast::<u32>().write(handle.program) },
-            // SAFETY: see above.
-            15 => handle.program = unsafe { value.cast::<u32>().read() },
-            4 => {
-                // SAFETY: see above.
-                let first = duration(unsafe { value.cast::<timeval>().read() }).ok_or("a zero time")?;
-                let first_us = u64::try_from(first.as_micros()).unwrap_or(u64::MAX);
-                handle.set(|settings| {
-                    settings.retry.first_us = first_us;
-                    settings.retry.longest_us = settings.retry.longest_us.max(first_us);
-                });
-            }
-            // SAFETY: see above.
-            5 => unsafe {
-                value
-                    .cast::<timeval>()
-                    .write(c_time(Duration::from_micros(handle.settings().retry.first_us)));
-            },
-            1001 => {
-                // SAFETY: see above.
-                let key = unsafe { frpc_bytes::key(value.cast()) }?;
-                handle.set(|settings| settings.key = key);
-            }
-            // SAFETY: see above.
-            1002 => match unsafe { value.cast::<frpc_auth_sys>().as_ref() } {
-                None => handle.options.credentials = None,
-                // SAFETY: see above.
-                Some(auth) => handle.options.credentials = Some(Credentials::Sys(unsafe { auth.user() }?)),
-            },
-            1005 => {
-                // SAFETY: see above.
-                let tls = match unsafe { value.cast::<frpc_tls>().as_ref() } {
-                    None => None,
-                    // SAFETY: see above.
-                    Some(tls) => Some(unsafe { tls.of_caller() }?),
-                };
-                handle.set(|settings| settings.tls = tls);
-            }
-            1006 => {
-                // SAFETY: see above.
-                handle.onc = unsafe { value.cast::<c_int>().read() } != 0;
-                handle.line = None;
-            }
-            1007 => {
-                // SAFETY: see above.
-                let time = duration(unsafe { value.cast::<timeval>().read() }).ok_or("a zero time")?;
-                handle.set(|settings| settings.connect_timeout = time);
-            }
-            // SAFETY: see above.
-            1008 => unsafe { value.cast::<timeval>().write(c_time(handle.settings().connect_timeout)) },
-            1009 => {
-                // SAFETY: see above.
-                let time = duration(unsafe { value.cast::<timeval>().read() });
-                handle.set(|settings| settings.peer_silence = time);
-            }
-            1010 => {
-                // SAFETY: see above.
-                let most = unsafe { value.cast::<u32>().read() } as usize;
-                handle.set(|settings| settings.payload_bytes = most);
-            }
-            1011 => {
-                // SAFETY: see above.
-                let bytes = (unsafe { frpc_bytes::slice(value.cast()) })?.ok_or("no key's name")?;
-                let id = KeyId::new(bytes).ok_or("a key's name has 1 to 255 bytes")?;
-                handle.set(|settings| settings.key_id = Some(id));
-            }
-            1012 => {
-                // SAFETY: see above.
-                let other = unsafe { &*value.cast::<frpc_handle>().cast_const() };
-                (handle.client, handle.settings) = (other.client.clone(), other.settings.clone());
-                handle.line = None;
-            }
-            1003 => {
-                // SAFETY: see above.
-                let required = unsafe { value.cast::<u32>().read() };
-                handle.required = (required > 0).then_some(required as usize);
-            }
-            // SAFETY: see above.
-            1004 => handle.store_and_forward = unsafe { value.cast::<c_int>().read() } != 0,
-            other => return Err(format!("frpc_control: no option {other}; see enum frpc_option")),
-        }
-        Ok(1)
-    })
 }
 
 /// Appends a value to `bytes`.
@@ -543,130 +349,4 @@ pub unsafe extern "C" fn frpc_perror(handle: *const frpc_handle, prefix: *const 
         eprintln!("{prefix}: {}", String::from_utf8_lossy(&text[..end]));
         Ok(())
     });
-}
-
-/// A multicast's results: one place for each callee, or none.
-struct Places<'a>(&'a dyn Fn(usize) -> *mut c_void);
-
-/// # Safety
-/// The arrays have `count` elements; the values fit the routines.
-unsafe fn multicast(
-    (handles, count): (*const *mut frpc_handle, size_t),
-    is_serial: bool,
-    procedure: u32,
-    args: (Routine, *const c_void),
-    (result_routine, places): (Routine, Option<Places<'_>>),
-    outcomes: *mut frpc_outcome,
-    timeout: timeval,
-) -> Result<c_int, String> {
-    if handles.is_null() || outcomes.is_null() || count == 0 {
-        return Err("a multicast needs handles, and room for outcomes".to_owned());
-    }
-    // SAFETY: the caller's promise.
-    let handles = unsafe { std::slice::from_raw_parts(handles, count) };
-    // SAFETY: the caller's promise.
-    let handles = handles.iter().map(|handle| unsafe { handle.as_ref() });
-    let handles = handles.collect::<Option<Vec<_>>>().ok_or("a null handle")?;
-    let first = handles[0];
-    if handles.iter().any(|one| one.transport != first.transport)
-        || (is_serial && first.transport != Transport::Tcp)
-    {
-        return Err("a multicast has one transport, and a serial one is over tcp".to_owned());
-    }
-    if handles.iter().any(|one| one.onc) {
-        return Err("plain ONC RPC has no multicasts: call each handle".to_owned());
-    }
-    let mut bytes = Vec::new();
-    // SAFETY: the caller's promise.
-    let encoded = unsafe { encode(args.0, args.1, &mut bytes) };
-    encoded.map_err(|_| "the arguments don't follow the interface")?;
-    let bytes = [Bytes::from(bytes)];
-    let callees: Vec<_> = handles.iter().map(|handle| handle.callee).collect();
-    let procedure = Procedure::new(first.program, first.version, procedure);
-    let options = MulticastOptions {
-        call: CallOptions { timeout: first.patience(timeout), ..first.options.clone() },
-        required: first.required,
-        store_and_forward: first.store_and_forward,
-        turn: None,
-    };
-    let all = if is_serial {
-        first.client.call_chain(&callees, procedure, &bytes, &options)
-    } else {
-        first.client.call_parallel(&callees, first.transport, procedure, &bytes, &options)
-    };
-    let mut values = 0;
-    for (index, outcome) in all.into_iter().enumerate() {
-        let done = match (outcome.into_result(), &places) {
-            (Err(error), _) => Err(error.into()),
-            (Ok(_), None) => Ok(()),
-            // SAFETY: the caller's promise.
-            (Ok(value), Some(places)) => unsafe { decode(&value, result_routine, (places.0)(index)) },
-        };
-        let told = done.map_or_else(|failure| frpc_outcome::of(&failure), |()| frpc_outcome::SUCCESS);
-        values += c_int::from(told.stat == 0);
-        // SAFETY: the caller's promise; the memory may be uninitialized.
-        unsafe { outcomes.add(index).write(told) };
-    }
-    Ok(values)
-}
-
-macro_rules! multicast {
-    ($name:ident, $is_serial:literal) => {
-        /// See flexrpc.h.
-        ///
-        /// # Safety
-        /// The arrays have `count` elements; the values fit the routines.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name(
-            handles: *const *mut frpc_handle,
-            count: size_t,
-            procedure: u32,
-            args_routine: Routine,
-            args: *const c_void,
-            result_routine: Routine,
-            results: *const *mut c_void,
-            outcomes: *mut frpc_outcome,
-            timeout: timeval,
-        ) -> c_int {
-            // SAFETY: the caller's promise.
-            let place = |index| unsafe { *results.add(index) };
-            let places = (!results.is_null()).then_some(Places(&place));
-            let (handles, args) = ((handles, count), (args_routine, args));
-            // SAFETY: the caller's promise.
-            guarded(-1, || unsafe {
-                multicast(handles, $is_serial, procedure, args, (result_routine, places), outcomes, timeout)
-            })
-        }
-    };
-}
-
-multicast!(frpc_call_parallel, false);
-multicast!(frpc_call_serial, true);
-
-/// See flexrpc.h.
-///
-/// # Safety
-/// The arrays have `count` elements; the values fit the routines.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frpc_multicast(
-    handles: *const *mut frpc_handle,
-    count: size_t,
-    pattern: c_uint,
-    procedure: u32,
-    args_routine: Routine,
-    args: *const c_void,
-    result_routine: Routine,
-    results: *mut c_void,
-    result_bytes: size_t,
-    outcomes: *mut frpc_outcome,
-    timeout: timeval,
-) -> c_int {
-    // SAFETY: the caller's promise: the array has an element for each handle.
-    let place = |index| unsafe { results.cast::<u8>().add(index * result_bytes).cast() };
-    let places = (!results.is_null()).then_some(Places(&place));
-    let (handles, args) = ((handles, count), (args_routine, args));
-    // SAFETY: the caller's promise.
-    guarded(-1, || unsafe {
-        multicast(handles, pattern != 0, procedure, args, (result_routine, places), outcomes, timeout)
-    })
 }

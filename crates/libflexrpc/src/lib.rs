@@ -1,7 +1,8 @@
 //! FlexRPC's C library: `include/flexrpc.h` declares it, `docs/flexrpc-c.md` is its manual.
 //!
 //! ```text
-//!   C program ── callers.rs, callees.rs (pointers, outcomes) ── strait-flexrpc
+//!   C program ── callers.rs (handles, options, calls, multicasts, outcomes) ─┬─ strait-flexrpc
+//!      ├──────── callees.rs (programs, dispatch, the server) ───────────────┘
 //!      └──────── xdr.rs (routines with the signatures of rpc/xdr.h)
 //! ```
 //!

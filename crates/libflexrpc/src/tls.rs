@@ -1,4 +1,4 @@
-//! TLS, as C programs name its files.
+//! TLS options of C programs, which name PEM files.
 
 use crate::text;
 use nix::libc::c_char;

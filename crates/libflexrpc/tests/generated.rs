@@ -72,6 +72,24 @@ fn the_systems_files_compile_without_a_warning() {
     }
 }
 
+#[test]
+fn each_type_that_frpcgen_knows_of_c_compiles() {
+    let directory = tempfile::tempdir().unwrap();
+    let table = fs::read_to_string(here().join("../frpcgen/src/c_types.x")).unwrap();
+    let types = table.lines().filter_map(|line| line.strip_prefix("typedef ")?.strip_suffix(';'));
+    // Without the strings and opaques, which have limits.
+    let types = types.filter_map(|line| line.rsplit_once(' ')).map(|(_, name)| name);
+    let types = types.filter(|name| !name.contains(['<', '[']));
+    let fields: Vec<_> = types.map(|name| format!("\t{name} of_{name};\n")).collect();
+    assert!(fields.len() > 60, "{fields:?}");
+    let file = directory.path().join("all.x");
+    fs::write(&file, format!("struct all {{\n{}}};\n", fields.concat())).unwrap();
+    for output in [Output::Header, Output::Xdr] {
+        write(&file, output, Style::default(), &directory.path().join(output.file_name("all"))).unwrap();
+    }
+    run(cc(directory.path()).args(["-c", "all_xdr.c"]));
+}
+
 /// A program of tests/wire.c over one interface, by `make` from its header and routines.
 fn wire(place: &Path, file: &Path, ours: bool, flags: &[&str]) -> PathBuf {
     let name = stem(file);

@@ -1,5 +1,5 @@
 /*
- * Decodes messages that nobody who follows hostile.x would send, and frees what came of them.
+ * Decodes messages that break the rules of hostile.x, and frees the decoded parts.
  */
 #include "hostile.h"
 #include <arpa/inet.h>

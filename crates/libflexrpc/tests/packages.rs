@@ -1,4 +1,4 @@
-//! What `make install-flexrpc` installs serves pkg-config and CMake.
+//! `make install-flexrpc` installs files by which pkg-config and CMake find the library.
 
 mod common;
 

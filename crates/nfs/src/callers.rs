@@ -19,10 +19,10 @@ pub struct Rules {
     pub trust_uids: bool,
     /// Let root act as the store's user root. Otherwise it acts as nobody.
     pub no_root_squash: bool,
-    /// Names of users by their numbers, before those of this host. Root's is no more squashed then.
+    /// Names of users by their numbers; they precede those of this host. Root isn't squashed if it is here.
     pub users: Vec<(u32, String)>,
-    /// The one user for whom the store acts, whoever calls. Then only the user of this process may call,
-    /// and those of `users`.
+    /// The one user for whom the store acts, if it doesn't act for each caller. Then only the user of this
+    /// process may call, and those of `users`.
     pub only: Option<Principal>,
 }
 
@@ -90,10 +90,10 @@ impl Callers {
         mapped.map_or_else(|| self.names.user(uid).user.to_string(), |(_, name)| name.clone())
     }
 
-    /// The permission bits (4, 2 and 1) that a user has on a file, as far as this host knows. The store
-    /// decides when it comes to it.
-    pub fn bits(&self, who: &Principal, status: &FileStatus, kept: bool) -> u32 {
-        if !kept || self.rules.only.is_some() || &*who.user == "root" {
+    /// The permission bits (4, 2 and 1) that a user has on a file, as far as this host knows; all of them
+    /// if the store doesn't keep permissions (`has_permissions`). The store decides at the call itself.
+    pub fn bits(&self, who: &Principal, status: &FileStatus, has_permissions: bool) -> u32 {
+        if !has_permissions || self.rules.only.is_some() || &*who.user == "root" {
             return 7;
         }
         if *who.user == *status.owner {

@@ -6,9 +6,9 @@
 //! ```
 //!
 //! No store gives its files numbers that directories have, too, and by which it finds them. A handle
-//! therefore names a path. A long path is found by a walk down the directories, along the names whose
-//! digests fit. So the server keeps no table on disk, and a handle that a client invents leads nowhere
-//! but below the export, where the store checks each user's rights.
+//! therefore names a path. The server finds a long path by a walk down the directories, along the names
+//! whose digests fit. So it keeps no table on disk. A handle that a client invents leads nowhere but
+//! below the export, where the store checks each user's rights.
 
 use crate::fault::{Answer, Fault};
 use crate::wire::N3Status;

@@ -10,11 +10,11 @@
 //!                                           a store
 //! ```
 //!
-//! It is small on purpose: it shows what the interface compiler and FlexRPC's plain ONC RPC are good
-//! for. Stores write files at their end only, and so does this server.
+//! It is small on purpose, since it proves the interface compiler and FlexRPC's plain ONC RPC on a large
+//! protocol. Stores write files at their end only, and so does this server.
 //!
-//! This room must never: read flags; name a store; act for another user than [`Rules`] say; answer a
-//! write as stable that isn't; forget a loss of other writes, which the write verifier tells clients.
+//! This room must never: read flags; name a store; act for another user than [`Rules`] say; call a write
+//! stable before the store has synced or closed it; lose other writes without a new write verifier.
 
 mod attributes;
 mod callers;
@@ -152,7 +152,7 @@ impl Server {
         let Self { export, server, sweeping } = self;
         let ended = tokio::task::spawn_blocking(move || server.shutdown()).await;
         if !matches!(ended, Ok(true)) {
-            tracing::warn!("some calls were cut off");
+            tracing::warn!("the server ended while calls were running: their clients get no answer");
         }
         sweeping.abort();
         export.writings.close_below(&StorePath::root()).await;

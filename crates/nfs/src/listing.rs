@@ -19,12 +19,12 @@ pub const OWN: u64 = 1;
 /// See [`OWN`].
 pub const PARENT: u64 = 2;
 /// Entries that one pass over a directory keeps: some 20 MB.
-const RUN: usize = 65_536;
+const RUN_ENTRIES: usize = 65_536;
 /// Passes at a time.
 const MOST_PASSES: usize = 4;
 /// Runs that are remembered, as long as they have fewer entries than two full ones.
 const MOST_RUNS: usize = 64;
-/// How long.
+/// How long a run is remembered.
 const LIFETIME: Duration = Duration::from_secs(5);
 
 /// Entries of a directory in the order of their cookies.
@@ -82,7 +82,7 @@ impl Listings {
             if number > cookie {
                 entries.insert(number, entry);
             }
-            if entries.len() > RUN {
+            if entries.len() > RUN_ENTRIES {
                 entries.pop_last();
                 at_end = false;
             }
@@ -92,7 +92,7 @@ impl Listings {
         let mut runs = self.lock();
         runs.push_front(run.clone());
         runs.truncate(MOST_RUNS);
-        while runs.iter().map(|run| run.entries.len()).sum::<usize>() > 2 * RUN {
+        while runs.iter().map(|run| run.entries.len()).sum::<usize>() > 2 * RUN_ENTRIES {
             runs.pop_back();
         }
         Ok(run)

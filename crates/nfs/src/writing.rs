@@ -356,7 +356,7 @@ impl Writings {
     /// After a failure, a writer that doesn't go on is dropped, and with it perhaps bytes that were
     /// answered as unstable.
     fn after(&self, error: Error, state: &mut State) -> Fault {
-        // A wrong write doesn't harm the file.
+        // A refused write leaves the writer usable.
         let goes_on = |file: &Writing| error.kind() == ErrorKind::InvalidArgument || file.writer.goes_on();
         if !state.file.as_ref().is_some_and(goes_on) {
             self.abandon(state);

@@ -52,7 +52,7 @@ impl Served {
         self.process = Self::spawn(self.dir.path(), self.port, &self.flags);
     }
 
-    /// libnfs mounts what is before the last slash, and not even `/` if that is empty.
+    /// libnfs mounts the path before the last slash. It doesn't take an empty one for `/`.
     fn url(&self, path: &str) -> String {
         let Self { port, .. } = self;
         format!("nfs://127.0.0.1/{path}?nfsport={port}&mountport={port}")

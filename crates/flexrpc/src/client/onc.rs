@@ -27,7 +27,7 @@ use std::time::Duration;
 const HEAD_BYTES: usize = 32 + 400;
 
 /// Bytes for which a receive makes room at a time.
-const STEP: usize = 64 << 10;
+const STEP_BYTES: usize = 64 << 10;
 
 /// A connection that was unused for longer is checked before it carries a call: servers close idle
 /// ones.
@@ -212,8 +212,8 @@ impl OncLine {
                 return Ok(record);
             }
             // Room grows with the bytes that arrived, not with the length that a mark claims.
-            if self.buffer.len() < self.end + STEP {
-                self.buffer.resize((2 * self.end).max(STEP) + STEP, 0);
+            if self.buffer.len() < self.end + STEP_BYTES {
+                self.buffer.resize((2 * self.end).max(STEP_BYTES) + STEP_BYTES, 0);
             }
             let Some(wire) = &self.wire else { return Err(Silence::Broken) };
             match wire.try_recv(&mut self.buffer[self.end..]) {
@@ -310,7 +310,9 @@ fn outcome(reply: &Bytes) -> Outcome {
         }
         Answer::ProcedureUnavailable => Outcome::NotExecuted(Refusal::ProcedureUnavailable),
         Answer::GarbageArguments => Outcome::Error(Fault::garbage_arguments("the server can't decode them")),
-        Answer::SystemError => Outcome::Error(Fault::system("the server reports an error of its system")),
+        Answer::SystemError => {
+            Outcome::Error(Fault::system("the server reports a system error (SYSTEM_ERR)"))
+        }
         Answer::Denied(Denial::RpcMismatch) => Outcome::NotExecuted(Refusal::Malformed),
         Answer::Denied(Denial::Auth(_)) => Outcome::NotExecuted(Refusal::Unauthenticated),
     }

@@ -3,8 +3,9 @@
 use super::Unit;
 use crate::syntax::{Base, BaseKind, Primitive, Shape, Value};
 
-/// Types of other systems that Linux lacks: the C type, and its routine without `xdr_`.
-const REPLACED: [(&str, &str, &str); 21] = [
+/// Types that Linux lacks, or that are other names of common ones: the C type, and its routine without
+/// `xdr_`.
+const REPLACED: [(&str, &str, &str); 24] = [
     ("bool_t", "bool_t", "bool"),
     ("enum_t", "enum_t", "enum"),
     ("boolean_t", "bool_t", "bool"),
@@ -26,11 +27,14 @@ const REPLACED: [(&str, &str, &str); 21] = [
     ("time32_t", "int32_t", "int32_t"),
     ("ushort", "u_short", "u_short"),
     ("uint", "u_int", "u_int"),
+    ("ulong", "u_long", "u_long"),
+    ("sa_family_t", "u_short", "u_short"),
+    ("useconds_t", "u_int", "u_int"),
 ];
 
-/// Types of C's headers for which no XDR library has a routine, with their type on the wire
-/// (`c_types.x` has the same).
-pub const OF_HEADERS: [(&str, &str); 19] = [
+/// Types of C's headers for which no XDR library has a routine, with their type on the wire, as in
+/// `c_types.x`.
+pub const OF_HEADERS: [(&str, &str); 18] = [
     ("uid_t", "uint32_t"),
     ("gid_t", "uint32_t"),
     ("id_t", "uint32_t"),
@@ -39,7 +43,6 @@ pub const OF_HEADERS: [(&str, &str); 19] = [
     ("ino_t", "uint32_t"),
     ("nlink_t", "uint32_t"),
     ("size_t", "uint32_t"),
-    ("useconds_t", "uint32_t"),
     ("in_addr_t", "uint32_t"),
     ("in_port_t", "uint32_t"),
     ("pid_t", "int32_t"),

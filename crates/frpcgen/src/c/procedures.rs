@@ -123,10 +123,6 @@ impl Procedure<'_> {
         format!("{}_{}", self.of.name.text.to_ascii_lowercase(), self.version)
     }
 
-    pub fn is_null(&self) -> bool {
-        matches!(&self.of.number, Value::Number(0, _))
-    }
-
     pub fn result(&self) -> Option<Passed> {
         self.of.result.as_ref().map(|result| self.passed(result))
     }

@@ -88,9 +88,7 @@ fn dispatching<'a>(program: &Program<'a>, version: &'a Version) -> String {
         "\nvoid\n{}(frpc_request *rqstp)\n{{\n\tswitch (rqstp->rq_proc) {{\n",
         program.dispatch(version)
     );
-    let mut has_null = false;
     for procedure in program.of_version(version) {
-        has_null |= procedure.is_null();
         let _ = write!(
             out,
             "\tcase {}:\n\t\tserve_{}(rqstp);\n\t\tbreak;\n",
@@ -98,11 +96,10 @@ fn dispatching<'a>(program: &Program<'a>, version: &'a Version) -> String {
             procedure.function()
         );
     }
-    if !has_null {
-        // By this procedure callers ask whether the version is there.
-        out += "\tcase 0:\n\t\tfrpc_sendreply(rqstp, (xdrproc_t)xdr_void, NULL);\n\t\tbreak;\n";
-    }
-    out + "\tdefault:\n\t\tfrpc_svcerr_noproc(rqstp);\n\t}\n}\n"
+    // By procedure 0 callers ask whether the version is there. It is no case of its own: a source may have
+    // it under a constant's name, which only the C compiler resolves.
+    out + "\tdefault:\n\t\tif (rqstp->rq_proc == 0)\n\t\t\tfrpc_sendreply(rqstp, (xdrproc_t)xdr_void, NULL);\n\
+           \t\telse\n\t\t\tfrpc_svcerr_noproc(rqstp);\n\t}\n}\n"
 }
 
 fn main(unit: &Unit<'_>) -> String {

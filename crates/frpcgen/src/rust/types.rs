@@ -260,8 +260,8 @@ impl Of<'_> {
         )
     }
 
-    /// In nested types, gives each arm a stack frame of its own. Without optimisation one frame has
-    /// room for all arms, at each level.
+    /// Decodes an arm of a nested type in a stack frame of its own. Without it, unoptimised code has
+    /// room for all arms in the frame of each level.
     fn decode_arm(&self, value: &str) -> String {
         let value = format!("::std::result::Result::Ok({value})");
         if self.shapes.of(self.index).recursive { format!("from.apart(|from| {value})") } else { value }

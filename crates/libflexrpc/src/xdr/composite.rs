@@ -351,7 +351,7 @@ pub unsafe extern "C" fn frpc_xdr_union(
     match otherwise {
         // SAFETY: the caller's promise.
         Some(routine) => unsafe { routine(xdrs, value.cast()) },
-        // Of a union that failed to decode, nothing is left to free.
+        // A union that failed to decode has nothing to free.
         // SAFETY: the caller's promise.
         None => (unsafe { (*xdrs).op } == FREE).into(),
     }
@@ -411,7 +411,7 @@ pub struct netbuf {
     bytes: *mut c_char,
 }
 
-/// See flexrpc.h. As libtirpc, it believes `maxlen`; the bytes must have arrived all the same.
+/// See flexrpc.h. It believes `maxlen`, as libtirpc does, but allocates only for bytes that have arrived.
 ///
 /// # Safety
 /// Stream and value are valid.

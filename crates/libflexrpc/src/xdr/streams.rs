@@ -6,13 +6,13 @@ use nix::libc::{self, FILE, c_char, c_int, c_long, c_uint, c_ulong, c_void};
 /// Memory for a message from a stream, whose length nobody knows: the largest message over TCP.
 const STREAM_MEMORY: u64 = 64 << 20;
 
-/// Bytes that are asked for at a time: a claimed length costs memory only as bytes arrive.
-const STEP: usize = 64 << 10;
+/// Bytes to read at a time. So memory grows with the bytes that arrive, not with a claimed length.
+const STEP_BYTES: usize = 64 << 10;
 
-/// Bytes of a fragment that is written, unless the program says otherwise.
+/// Default size of written fragments, without their marks.
 const FRAGMENT_BYTES: usize = 64 << 10;
 
-/// Sets the last fragment of a record apart.
+/// The mark's bit for the last fragment of a record.
 const LAST: u32 = 1 << 31;
 
 /// Moves bytes for a record stream: `(handle, buffer, length)`, returns the bytes moved.
@@ -66,7 +66,7 @@ impl Stream {
             Self::File(file, piece) => {
                 piece.clear();
                 while piece.len() < count {
-                    let (from, step) = (piece.len(), STEP.min(count - piece.len()));
+                    let (from, step) = (piece.len(), STEP_BYTES.min(count - piece.len()));
                     piece.resize(from + step, 0);
                     // SAFETY: room for `step` bytes; the program's file, which it keeps open.
                     if unsafe { libc::fread(piece[from..].as_mut_ptr().cast(), 1, step, *file) } != step {
@@ -157,12 +157,12 @@ impl Records {
         if self.taken < self.arrived.len() {
             return Some(());
         }
-        self.arrived.resize(STEP, 0);
+        self.arrived.resize(STEP_BYTES, 0);
         self.taken = 0;
         let reader = self.reader?;
         // SAFETY: the program's function, with its handle and room for the bytes.
-        let read = unsafe { reader(self.handle, self.arrived.as_mut_ptr().cast(), STEP as c_int) };
-        self.arrived.truncate(usize::try_from(read).unwrap_or(0).min(STEP));
+        let read = unsafe { reader(self.handle, self.arrived.as_mut_ptr().cast(), STEP_BYTES as c_int) };
+        self.arrived.truncate(usize::try_from(read).unwrap_or(0).min(STEP_BYTES));
         (!self.arrived.is_empty()).then_some(())
     }
 

@@ -208,8 +208,9 @@ impl Answer {
                 }
                 AUTH_ERROR => {
                     let status = next()?;
-                    let known = AuthStatus::ALL.into_iter().find(|known| *known as u32 == status)?;
-                    Self::Denied(Denial::Auth(known))
+                    let known = AuthStatus::ALL.into_iter().find(|known| *known as u32 == status);
+                    // Other servers have more reasons. With each of them the call wasn't executed.
+                    Self::Denied(Denial::Auth(known.unwrap_or(AuthStatus::RejectedCredentials)))
                 }
                 _ => return None,
             },
@@ -371,5 +372,16 @@ mod tests {
             assert_eq!(Answer::decode(&bytes), Some((77, answer, &b"rest"[..])));
         }
         assert_eq!(Answer::Success.encode(1).len(), REPLY_HEAD_BYTES);
+    }
+
+    #[test]
+    fn a_denial_for_any_reason_is_one() {
+        let rejected = Answer::Denied(Denial::Auth(AuthStatus::RejectedCredentials));
+        let mut bytes = rejected.encode(77);
+        // AUTH_REJECTEDVERF, AUTH_FAILED, RPCSEC_GSS_CTXPROBLEM, and a number that nobody has.
+        for status in [4, 7, 14, u32::MAX] {
+            bytes[16..].copy_from_slice(&status.to_be_bytes());
+            assert_eq!(Answer::decode(&bytes), Some((77, rejected, &[][..])), "{status}");
+        }
     }
 }

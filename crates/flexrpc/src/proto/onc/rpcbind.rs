@@ -1,5 +1,5 @@
-//! A server's registration with rpcbind, so that clients find its programs by number (RFC 1833,
-//! version 3 of the protocol).
+//! Messages to and from rpcbind, by which clients find programs by number (RFC 1833): a server's
+//! registrations, by version 3, and a client's look-ups, by version 2 or 3.
 
 use crate::proto::auth::Credentials;
 use crate::proto::ids::Procedure;

@@ -184,7 +184,7 @@ impl Core {
             Transport::Udp => UDP_DATAGRAM_BYTES - REPLY_HEAD_BYTES,
         };
         match self.invoke(&request, limit) {
-            // It exists by convention and does nothing (section 12.3).
+            // By convention each program has procedure 0, which does nothing (RFC 5531, section 12.1).
             Err(Ended::Refused(Refusal::ProcedureUnavailable)) if procedure.number == 0 => Ok(Reply::new()),
             ended => ended,
         }

@@ -1,0 +1,26 @@
+//! Parts of the header that the other C programs don't use: rarer options, outcomes and routines.
+
+mod common;
+
+use common::{cc, here, run, with_library};
+use std::process::Command;
+
+/// Compiles one of this directory's programs with sanitizers, and runs it.
+fn runs(program: &str) {
+    let directory = tempfile::tempdir().unwrap();
+    let mut compiler = cc(directory.path());
+    compiler.args(["-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-pthread"]);
+    compiler.arg(here().join(format!("tests/{program}.c")));
+    run(with_library(&mut compiler, program));
+    run(&mut Command::new(directory.path().join(program)));
+}
+
+#[test]
+fn options_change_what_they_name_and_each_outcome_has_its_number() {
+    runs("options");
+}
+
+#[test]
+fn rarer_routines_write_and_read_the_same_values() {
+    runs("routines");
+}

@@ -1,0 +1,195 @@
+/* The options and outcomes that the other programs don't use, with the server in the same process. */
+#include <flexrpc.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <unistd.h>
+
+enum { PROGRAM = 0x2000007a, OTHER = 0x2000007b, VERSION = 1, SLOW = 1, BYTES = 2, FAIL = 3, AT_ONCE = 4 };
+enum { SLOW_MS = 500, OVERLAP_MS = 50, CALLERS = 4 };
+
+#define CHECK(claim)                                                                        \
+	do {                                                                                \
+		if (!(claim)) {                                                             \
+			fprintf(stderr, "line %d: %s: %s\n", __LINE__, #claim, frpc_error()); \
+			exit(1);                                                            \
+		}                                                                           \
+	} while (0)
+
+static const struct timeval PATIENCE = { 20, 0 };
+static const struct timeval SHORT = { 0, 100000 };
+
+static struct opaque_auth body = { 0, NULL, 0 };
+static int running, most_running;
+
+static void dispatch(frpc_request *request)
+{
+	u_int bytes = 0;
+	char room[MAX_AUTH_BYTES] = { 0 };
+	switch (request->rq_proc) {
+	case SLOW:
+		usleep(SLOW_MS * 1000);
+		frpc_sendreply(request, (xdrproc_t)xdr_void, NULL);
+		break;
+	case BYTES:
+		if (!frpc_getargs(request, (xdrproc_t)xdr_u_int, &bytes) || bytes > sizeof room) {
+			frpc_svcerr_decode(request);
+			break;
+		}
+		body.oa_base = room;
+		body.oa_length = bytes;
+		frpc_sendreply(request, (xdrproc_t)xdr_opaque_auth, &body);
+		break;
+	case FAIL:
+		frpc_svcerr_systemerr(request);
+		break;
+	case AT_ONCE:
+		if (++running > most_running)
+			most_running = running;
+		usleep(OVERLAP_MS * 1000);
+		running--;
+		frpc_sendreply(request, (xdrproc_t)xdr_void, NULL);
+		break;
+	default:
+		frpc_svcerr_noproc(request);
+	}
+}
+
+static char address[32];
+
+static frpc_handle *handle_of(rpcprog_t program, const char *transport)
+{
+	frpc_handle *handle = frpc_createhandle(address, program, VERSION, transport);
+	CHECK(handle);
+	return handle;
+}
+
+static enum frpc_stat call(frpc_handle *handle, rpcproc_t procedure, struct timeval timeout)
+{
+	return frpc_call(handle, procedure, (xdrproc_t)xdr_void, NULL, (xdrproc_t)xdr_void, NULL, timeout);
+}
+
+/* Calls BYTES; the length of what came back is in *got. */
+static enum frpc_stat ask(frpc_handle *handle, u_int bytes, u_int *got)
+{
+	struct opaque_auth answer = { 0, NULL, 0 };
+	enum frpc_stat stat = frpc_call(handle, BYTES, (xdrproc_t)xdr_u_int, &bytes, (xdrproc_t)xdr_opaque_auth,
+					&answer, PATIENCE);
+	*got = answer.oa_length;
+	xdr_free((xdrproc_t)xdr_opaque_auth, &answer);
+	return stat;
+}
+
+static void *call_at_once(void *unused)
+{
+	frpc_handle *handle = handle_of(OTHER, "tcp");
+	(void)unused;
+	CHECK(call(handle, AT_ONCE, PATIENCE) == FRPC_SUCCESS);
+	frpc_destroyhandle(handle);
+	return NULL;
+}
+
+static void check_outcomes(void)
+{
+	frpc_handle *handle = handle_of(PROGRAM, "tcp");
+	u_int got;
+	CHECK(call(handle, SLOW, SHORT) == FRPC_TIMEDOUT && !frpc_outcome_of(handle)->retry_safe);
+	CHECK(call(handle, SLOW, PATIENCE) == FRPC_SUCCESS);
+	CHECK(call(handle, FAIL, PATIENCE) == FRPC_SYSTEMERROR && !frpc_outcome_of(handle)->retry_safe);
+	CHECK(ask(handle, MAX_AUTH_BYTES + 1, &got) == FRPC_CANTDECODEARGS && got == 0);
+	uint32_t number = 0, version = 9, program = PROGRAM + 9;
+	CHECK(frpc_control(handle, FRPC_SET_VERS, &version));
+	CHECK(call(handle, FAIL, PATIENCE) == FRPC_PROGVERSMISMATCH && frpc_outcome_of(handle)->retry_safe);
+	CHECK(frpc_control(handle, FRPC_SET_PROG, &program) && frpc_control(handle, FRPC_GET_PROG, &number));
+	CHECK(number == program && call(handle, FAIL, PATIENCE) == FRPC_PROGUNAVAIL);
+	frpc_destroyhandle(handle);
+}
+
+static void check_options(void)
+{
+	frpc_handle *handle = handle_of(PROGRAM, "tcp");
+	struct timeval time = { 3, 0 }, zero = { 0, 0 }, got_time;
+	uint32_t small = 64;
+	u_int got;
+	CHECK(frpc_control(handle, FRPC_SET_CONNECT_TIMEOUT, &time));
+	CHECK(frpc_control(handle, FRPC_GET_CONNECT_TIMEOUT, &got_time) && got_time.tv_sec == 3);
+	CHECK(!frpc_control(handle, FRPC_SET_CONNECT_TIMEOUT, &zero) && strstr(frpc_error(), "a zero time"));
+	CHECK(frpc_control(handle, FRPC_SET_PEER_SILENCE, &time) && frpc_control(handle, FRPC_SET_PEER_SILENCE, &zero));
+	CHECK(ask(handle, 300, &got) == FRPC_SUCCESS && got == 300);
+	CHECK(frpc_control(handle, FRPC_SET_RESULT_BYTES, &small));
+	CHECK(ask(handle, 8, &got) == FRPC_SUCCESS && got == 8);
+	CHECK(ask(handle, 300, &got) != FRPC_SUCCESS && got == 0);
+	/* A handle's own timeout precedes a call's. */
+	time = SHORT;
+	CHECK(frpc_control(handle, FRPC_SET_TIMEOUT, &time) && call(handle, SLOW, PATIENCE) == FRPC_TIMEDOUT);
+	CHECK(!frpc_control(handle, FRPC_SET_KEY_ID, &(frpc_bytes){ "", 0 }) && strstr(frpc_error(), "1 to 255"));
+	CHECK(!frpc_control(handle, FRPC_SET_VERS, NULL) && !frpc_control(NULL, FRPC_SET_VERS, &small));
+	frpc_destroyhandle(handle);
+	CHECK((handle = frpc_createhandle(address, PROGRAM, VERSION, "udp")));
+	CHECK(ask(handle, 12, &got) == FRPC_SUCCESS && got == 12);
+	frpc_destroyhandle(handle);
+	frpc_destroyhandle(NULL);
+}
+
+static void check_multicasts(void)
+{
+	frpc_handle *handles[2] = { handle_of(PROGRAM, "tcp"), handle_of(PROGRAM, "tcp") };
+	frpc_outcome outcomes[2];
+	uint32_t required = 1;
+	bool_t yes = TRUE;
+	CHECK(frpc_control(handles[0], FRPC_SET_REQUIRED, &required));
+	CHECK(frpc_call_parallel(handles, 2, SLOW, (xdrproc_t)xdr_void, NULL, (xdrproc_t)xdr_void, NULL, outcomes,
+				 PATIENCE) >= 1);
+	CHECK(frpc_control(handles[0], FRPC_SET_STORE_AND_FORWARD, &yes));
+	CHECK(frpc_call_serial(handles, 1, SLOW, (xdrproc_t)xdr_void, NULL, (xdrproc_t)xdr_void, NULL, outcomes,
+			       PATIENCE) == 1);
+	CHECK(frpc_call_parallel(handles, 0, SLOW, (xdrproc_t)xdr_void, NULL, (xdrproc_t)xdr_void, NULL, outcomes,
+				 PATIENCE) == -1);
+	CHECK(strstr(frpc_error(), "at least one handle"));
+	frpc_destroyhandle(handles[0]);
+	frpc_destroyhandle(handles[1]);
+}
+
+static void *serve(void *unused)
+{
+	frpc_svc_run();
+	return unused;
+}
+
+int main(void)
+{
+	struct timeval drain = { 5, 0 };
+	uint32_t call_bytes = 1 << 16;
+	bool_t no = FALSE, yes = TRUE;
+	pthread_t callers[CALLERS], server;
+	CHECK(frpc_register_program(PROGRAM, VERSION, dispatch, 0) == 0);
+	CHECK(frpc_register_program(OTHER, VERSION, dispatch, FRPC_ONE_AT_A_TIME) == 0);
+	CHECK(frpc_register_program(OTHER, VERSION, dispatch, 0) == -1 && strstr(frpc_error(), "registered already"));
+	CHECK(frpc_register_program(OTHER, VERSION + 1, NULL, 0) == -1);
+	CHECK(frpc_svc_start("0.0.0.0:0", NULL) == -1 && strstr(frpc_error(), "loopback"));
+	CHECK(frpc_svc_control(FRPC_SVC_SET_ANONYMOUS, &yes) && frpc_svc_control(FRPC_SVC_SET_DRAIN, &drain));
+	CHECK(frpc_svc_control(FRPC_SVC_SET_ONC, &no) && frpc_svc_control(FRPC_SVC_SET_CALL_BYTES, &call_bytes));
+	int port = frpc_svc_start("0.0.0.0:0", NULL);
+	CHECK(port > 0 && frpc_svc_start("127.0.0.1:0", NULL) == -1);
+	snprintf(address, sizeof address, "127.0.0.1:%d", port);
+	CHECK(!pthread_create(&server, NULL, serve, NULL));
+
+	check_outcomes();
+	check_options();
+	check_multicasts();
+	/* SunRPC's callers are refused, as FRPC_SVC_SET_ONC says. */
+	frpc_handle *onc = handle_of(PROGRAM, "tcp");
+	CHECK(frpc_control(onc, FRPC_SET_ONC, &yes) && call(onc, FAIL, PATIENCE) != FRPC_SYSTEMERROR);
+	frpc_destroyhandle(onc);
+	for (int i = 0; i < CALLERS; i++)
+		CHECK(!pthread_create(&callers[i], NULL, call_at_once, NULL));
+	for (int i = 0; i < CALLERS; i++)
+		CHECK(!pthread_join(callers[i], NULL));
+	CHECK(most_running == 1);
+
+	frpc_svc_exit();
+	CHECK(!pthread_join(server, NULL));
+	frpc_handle *late = handle_of(PROGRAM, "tcp");
+	CHECK(call(late, FAIL, PATIENCE) == FRPC_NOTEXECUTED && frpc_outcome_of(late)->retry_safe);
+	frpc_destroyhandle(late);
+	return 0;
+}
