@@ -18,13 +18,10 @@ impl HadoopLibhdfs {
             Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crates/libhdfs/reference/Cargo.toml");
         let mut cargo = Command::new("cargo");
         cargo.args(["metadata", "--locked", "--format-version", "1", "--manifest-path"]).arg(manifest);
-        let metadata: serde_json::Value = serde_json::from_slice(&output(cargo)?)
-            .map_err(|error| Failure::new(format!("cargo metadata: {error}")))?;
-        let packages = metadata["packages"].as_array().into_iter().flatten();
-        let manifest = packages
-            .filter(|package| package["name"] == "hdfs-sys")
-            .find_map(|package| Path::new(package["manifest_path"].as_str()?).parent())
-            .ok_or_else(|| Failure::new("cargo names no package hdfs-sys"))?;
+        let metadata = String::from_utf8_lossy(&output(cargo)?).into_owned();
+        let is_manifest = |word: &&str| word.ends_with("/Cargo.toml") && word.contains("/hdfs-sys-");
+        let manifest = metadata.split('"').find(is_manifest).and_then(|path| Path::new(path).parent());
+        let manifest = manifest.ok_or_else(|| Failure::new("cargo names no package hdfs-sys"))?;
         Ok(Self(manifest.join("libhdfs")))
     }
 
