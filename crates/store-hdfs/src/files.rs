@@ -1,4 +1,4 @@
-//! Opening files, and locating their bytes.
+//! Opening files, and operations on their bytes: truncate, concat, locations.
 
 use super::blocks::Blocks;
 use super::errors::{Effect, is_being_recovered};
