@@ -162,6 +162,11 @@ pub fn libhdfs_orders(hdfs: &MiniHdfs, properties: &[(&str, &str)]) -> Result<Co
     Ok(command)
 }
 
+/// The crate `object_store` alone, which takes orders line by line.
+pub fn object_store_orders() -> Result<Command> {
+    Ok(Command::new(peer("object-store")?))
+}
+
 /// libhdfs, which reads a file into a buffer of so many bytes.
 pub fn libhdfs_get(hdfs: &MiniHdfs, path: &str, buffer: usize) -> Result<Command> {
     let (host, port) = address(hdfs)?;

@@ -3,23 +3,19 @@
 use crate::Result;
 use crate::host::setting;
 use crate::pairs::interleave;
+use crate::programs::object_store_orders;
 use crate::report::{Better, Row};
 use bytes::Bytes;
-use futures::StreamExt;
-use object_store::aws::{AmazonS3, AmazonS3Builder};
-use object_store::path::Path;
-use object_store::{ObjectStoreExt as _, WriteMultipart};
+use std::io::{BufRead, BufReader, Lines, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::time::Instant;
 use strait_store::{CreateOptions, FileSystem, MAX_CHUNK_BYTES, Principal, Scheme, StorePath};
 use strait_store_object::{ObjectStore, Options};
-use strait_testkit::{OBJECT_BUCKET, ObjectServer};
+use strait_testkit::{OBJECT_BUCKET, ObjectServer, spawn_bound};
 use tokio::runtime::Runtime;
 
 const RUNS: usize = 5;
 const PIECE_BYTES: usize = 1 << 20;
-/// As the adapter's parts, and as many at a time.
-const PART_BYTES: usize = 8 << 20;
-const PARTS_AT_ONCE: usize = 4;
 const KEY: (&str, &str) = ("strait", "strait-secret");
 
 pub fn run() -> Result<Vec<Row>> {
@@ -30,9 +26,9 @@ pub fn run() -> Result<Vec<Row>> {
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let ours = Adapter::connect(&runtime, &server)?;
-    let bare = Bare::connect(&server)?;
+    let mut bare = Bare::connect(&server)?;
     let rate = |seconds: f64| (mib << 20) as f64 / 1e6 / seconds;
-    let timed = |work: &dyn Fn() -> Result<()>| {
+    let timed = |work: &mut dyn FnMut() -> Result<()>| {
         let begin = Instant::now();
         work()?;
         Ok(rate(begin.elapsed().as_secs_f64()))
@@ -41,14 +37,14 @@ pub fn run() -> Result<Vec<Row>> {
     let case = |verb: &str| format!("{name}: {verb} {mib} MiB through the adapter; limit: object_store");
     let pair = interleave(
         RUNS,
-        || timed(&|| runtime.block_on(ours.write("/ours", mib))),
-        || timed(&|| runtime.block_on(bare.write("bare", mib))),
+        || timed(&mut || runtime.block_on(ours.write("/ours", mib))),
+        || timed(&mut || bare.order("write", mib)),
     )?;
     let mut rows = vec![Row::of_pair(case("write"), "MB/s", Better::Higher, RUNS, &pair)];
     let pair = interleave(
         RUNS,
-        || timed(&|| runtime.block_on(ours.read("/ours", mib))),
-        || timed(&|| runtime.block_on(bare.read("bare", mib))),
+        || timed(&mut || runtime.block_on(ours.read("/ours", mib))),
+        || timed(&mut || bare.order("read", mib)),
     )?;
     rows.push(Row::of_pair(case("read"), "MB/s", Better::Higher, RUNS, &pair));
     Ok(rows)
@@ -105,34 +101,37 @@ impl Adapter {
     }
 }
 
-/// The library alone.
-struct Bare(AmazonS3);
+/// The library alone, in a process of its own: the product doesn't link with its HTTP client.
+struct Bare {
+    child: Child,
+    orders: ChildStdin,
+    answers: Lines<BufReader<ChildStdout>>,
+}
 
 impl Bare {
     fn connect(server: &ObjectServer) -> Result<Self> {
-        let builder = AmazonS3Builder::new().with_bucket_name(OBJECT_BUCKET).with_region("us-east-1");
-        let builder = builder.with_access_key_id(KEY.0).with_secret_access_key(KEY.1);
-        Ok(Self(builder.with_endpoint(server.url()).with_allow_http(true).build()?))
+        let mut command = object_store_orders()?;
+        command.args([&server.url(), OBJECT_BUCKET, KEY.0, KEY.1]);
+        let mut child = spawn_bound(command.stdin(Stdio::piped()).stdout(Stdio::piped()))?;
+        let (orders, answers) = (child.stdin.take(), child.stdout.take());
+        let (orders, answers) = orders.zip(answers).ok_or("no pipes to a peer")?;
+        Ok(Self { child, orders, answers: BufReader::new(answers).lines() })
     }
 
-    async fn write(&self, key: &str, mib: usize) -> Result<()> {
-        let upload = self.0.put_multipart(&Path::from(key)).await?;
-        let mut writer = WriteMultipart::new_with_chunk_size(upload, PART_BYTES);
-        let piece = piece();
-        for _ in 0..mib {
-            writer.wait_for_capacity(PARTS_AT_ONCE).await?;
-            writer.put(piece.clone());
+    /// `write` or `read`.
+    fn order(&mut self, order: &str, mib: usize) -> Result<()> {
+        writeln!(self.orders, "{order} {mib}")?;
+        match self.answers.next() {
+            Some(Ok(line)) if line == "done" => Ok(()),
+            other => Err(format!("object_store: {other:?}").into()),
         }
-        writer.finish().await?;
-        Ok(())
     }
+}
 
-    async fn read(&self, key: &str, mib: usize) -> Result<()> {
-        let mut stream = self.0.get(&Path::from(key)).await?.into_stream();
-        let mut length = 0;
-        while let Some(bytes) = stream.next().await {
-            length += bytes?.len() as u64;
-        }
-        checked(length, mib)
+impl Drop for Bare {
+    fn drop(&mut self) {
+        // Errors mean that it has ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
