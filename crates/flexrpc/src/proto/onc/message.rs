@@ -208,8 +208,9 @@ impl Answer {
                 }
                 AUTH_ERROR => {
                     let status = next()?;
-                    let known = AuthStatus::ALL.into_iter().find(|known| *known as u32 == status)?;
-                    Self::Denied(Denial::Auth(known))
+                    let known = AuthStatus::ALL.into_iter().find(|known| *known as u32 == status);
+                    // Other flavours have numbers of their own. A denied call isn't executed.
+                    Self::Denied(Denial::Auth(known.unwrap_or(AuthStatus::RejectedCredentials)))
                 }
                 _ => return None,
             },
@@ -371,5 +372,12 @@ mod tests {
             assert_eq!(Answer::decode(&bytes), Some((77, answer, &b"rest"[..])));
         }
         assert_eq!(Answer::Success.encode(1).len(), REPLY_HEAD_BYTES);
+        // AUTH_FAILED, and RPCSEC_GSS_CREDPROBLEM of RFC 2203.
+        for status in [7, 13] {
+            let mut denied = Vec::new();
+            put(&mut denied, &[77, REPLY, DENIED, AUTH_ERROR, status]);
+            let (_, answer, _) = Answer::decode(&denied).unwrap();
+            assert_eq!(answer, Answer::Denied(Denial::Auth(AuthStatus::RejectedCredentials)));
+        }
     }
 }
