@@ -32,7 +32,8 @@ fn guarded<T>(failed: T, work: impl FnOnce() -> Result<T, String>) -> T {
         .unwrap_or_else(|_| Err("a defect of libflexrpc; please report it".to_owned()));
     done.unwrap_or_else(|error| {
         let text = CString::new(error.replace('\0', "\\0")).unwrap_or_default();
-        LAST_ERROR.with_borrow_mut(|last| *last = text);
+        // A thread that is ending may have no such variable any more.
+        let _ = LAST_ERROR.try_with(|last| *last.borrow_mut() = text);
         failed
     })
 }
@@ -52,5 +53,6 @@ unsafe fn text<'c>(text: *const c_char, what: &str) -> Result<&'c str, String> {
 /// See flexrpc.h.
 #[unsafe(no_mangle)]
 pub extern "C" fn frpc_error() -> *const c_char {
-    LAST_ERROR.with_borrow(|last| last.as_ptr())
+    let last = LAST_ERROR.try_with(|last| last.borrow().as_ptr());
+    last.unwrap_or(c"the thread is ending; it keeps no errors".as_ptr())
 }

@@ -51,11 +51,27 @@ static bool_t listed(uint32_t kind)
 	return decoded((xdrproc_t)xdr_item, &first, sizeof first, at);
 }
 
+/* Into a buffer of the program's, by a message that claims more room. */
+static bool_t buffered(u_int bytes)
+{
+	char room[8];
+	struct netbuf buffer = { sizeof room, 0, room };
+	XDR in;
+
+	words[0] = htonl(64);
+	words[1] = htonl(bytes);
+	memset(words + 2, 0, 64);
+	xdrmem_create(&in, (char *)words, 8 + bytes, XDR_DECODE);
+	return xdr_netbuf(&in, &buffer) && buffer.len == bytes && buffer.maxlen == sizeof room;
+}
+
 int main(void)
 {
 	if (!nested(500) || nested(501) || nested((1 << 20) - 1))
 		return puts("arrays inside arrays");
 	if (!listed(0) || listed(9))
 		return puts("a list");
+	if (!buffered(8) || buffered(12))
+		return puts("a buffer");
 	return 0;
 }

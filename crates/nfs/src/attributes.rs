@@ -85,7 +85,7 @@ impl Export {
         }
         if change.modified_ms.is_some() {
             // The writer's close would set the time again.
-            self.writings.close(path).await?;
+            self.writings.close(who, path, self.may_write(who, before)).await?;
         }
         self.store.set_attributes(who, path, &change).await?;
         Ok(true)

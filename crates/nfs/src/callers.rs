@@ -99,17 +99,19 @@ impl Callers {
         if *who.user == *status.owner {
             return status.permission >> 6 & 7;
         }
-        // The store knows the user's groups. So this may say too much, and never too little.
+        // The store knows the user's groups. So this may say too much; too little only of a store's
+        // superusers other than root.
         (status.permission >> 3 | status.permission) & 7
     }
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
     use strait_flexrpc::{AuthSys, CallId, Procedure, SessionId, Transport};
 
-    fn call(claimed: Option<u32>, local_user: Option<u32>) -> Request {
+    /// A call by a claimed user, from a socket of that one.
+    pub fn call(claimed: Option<u32>, local_user: Option<u32>) -> Request {
         let sys = |uid| Credentials::Sys(AuthSys { uid, ..AuthSys::default() });
         Request {
             procedure: Procedure::new(100_003, 3, 1),

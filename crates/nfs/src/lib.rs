@@ -3,7 +3,7 @@
 //! ```text
 //!   NFS clients ── ONC RPC over TCP ── FlexRPC ─ stubs by frpcgen from idl/nfs3.x
 //!                                                  │ a call
-//!                      callers: for whom? ── procedures, mounting ── handles: which path?
+//!       callers: for whom?, turns: now? ── procedures, mounting ── handles: which path?
 //!                                              │         │
 //!                       writing, reading, listing        attributes, fault: as NFS has them
 //!                                              │
@@ -27,6 +27,7 @@ mod procedures;
 mod reading;
 #[cfg(test)]
 mod tests;
+mod turns;
 mod wire;
 mod writing;
 
@@ -36,6 +37,7 @@ use crate::callers::Callers;
 use crate::handle::Handles;
 use crate::listing::Listings;
 use crate::reading::Readings;
+use crate::turns::Turns;
 use crate::wire::{MountV3Server, NfsV3Server};
 use crate::writing::Writings;
 use std::io;
@@ -43,7 +45,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use strait_flexrpc::{OncOptions, RPCBIND_SOCKET, WorkerLimits};
+use strait_flexrpc::{Forwarding, OncOptions, RPCBIND_SOCKET, WorkerLimits};
 use strait_store::{Capabilities, FileSystem, StorePath};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
@@ -81,6 +83,7 @@ struct Export {
     writings: Writings,
     readings: Readings,
     listings: Listings,
+    turns: Turns,
     runtime: Handle,
 }
 
@@ -107,6 +110,8 @@ impl Server {
             workers: WorkerLimits { most: MOST_CALLS, ..strait_flexrpc::ServerOptions::default().workers },
             payload_bytes: TRANSFER_BYTES + AROUND_BYTES,
             connections: MOST_CONNECTIONS,
+            // A chain would connect to ports of this host in this user's name.
+            forwarding: Forwarding::Nowhere,
             onc: OncOptions {
                 rpcbind: rpcbind.then(|| PathBuf::from(RPCBIND_SOCKET)),
                 local_users: true,
@@ -121,6 +126,7 @@ impl Server {
             writings: Writings::new(store.clone()),
             readings: Readings::new(store.clone()),
             listings: Listings::default(),
+            turns: Turns::new(MOST_CALLS),
             runtime: Handle::current(),
             store,
         });

@@ -8,7 +8,7 @@
 use crate::fault::Answer;
 use crate::handle::digest;
 use futures::StreamExt;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use strait_store::{FileStatus, FileSystem, Principal, StorePath};
@@ -20,8 +20,9 @@ pub const OWN: u64 = 1;
 pub const PARENT: u64 = 2;
 /// Entries that one pass over a directory keeps: some 20 MB.
 const RUN_ENTRIES: usize = 65_536;
-/// Passes at a time.
+/// Passes at a time, of all users and of one.
 const MOST_PASSES: usize = 4;
+const MOST_PASSES_OF_USER: usize = 2;
 /// Runs that are remembered, as long as they have fewer entries than two full ones.
 const MOST_RUNS: usize = 64;
 /// How long a run is remembered.
@@ -43,11 +44,12 @@ pub struct Run {
 pub struct Listings {
     runs: Mutex<VecDeque<Arc<Run>>>,
     passes: Semaphore,
+    of_users: Mutex<HashMap<Arc<str>, Arc<Semaphore>>>,
 }
 
 impl Default for Listings {
     fn default() -> Self {
-        Self { runs: Mutex::default(), passes: Semaphore::new(MOST_PASSES) }
+        Self { runs: Mutex::default(), passes: Semaphore::new(MOST_PASSES), of_users: Mutex::default() }
     }
 }
 
@@ -73,7 +75,9 @@ impl Listings {
         {
             return Ok(run.clone());
         }
-        let _turn = self.passes.acquire().await;
+        // One user's passes wait here, and not in front of others'.
+        let of_user = self.of_user(&who.user);
+        let _turns = (of_user.acquire().await, self.passes.acquire().await);
         let (mut entries, mut at_end) = (BTreeMap::new(), true);
         let mut listing = store.list(who, directory);
         while let Some(entry) = listing.next().await {
@@ -98,6 +102,11 @@ impl Listings {
         Ok(run)
     }
 
+    fn of_user(&self, user: &Arc<str>) -> Arc<Semaphore> {
+        let mut users = self.of_users.lock().unwrap_or_else(PoisonError::into_inner);
+        users.entry(user.clone()).or_insert_with(|| Arc::new(Semaphore::new(MOST_PASSES_OF_USER))).clone()
+    }
+
     /// A directory's entries changed.
     pub fn forget(&self, directory: &StorePath) {
         self.lock().retain(|run| run.directory != *directory);
@@ -106,6 +115,8 @@ impl Listings {
     /// Drops runs that are too old to be used.
     pub fn sweep(&self) {
         self.lock().retain(|run| run.made.elapsed() < LIFETIME);
+        let mut users = self.of_users.lock().unwrap_or_else(PoisonError::into_inner);
+        users.retain(|_, passes| Arc::strong_count(passes) > 1);
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<Arc<Run>>> {

@@ -7,7 +7,9 @@ use crate::attributes::{at_creation, size};
 use crate::fault::{Answer, Fault};
 use crate::listing::{OWN, PARENT};
 use crate::log::seldom;
+use crate::turns::Origin;
 use crate::wire::*;
+use crate::writing::Piece;
 use crate::{Export, TRANSFER_BYTES};
 use bytes::Bytes;
 use strait_flexrpc::stub::{Request, ServiceError};
@@ -52,6 +54,7 @@ impl Export {
     /// Does the work of a call for its caller, on the calling thread.
     pub fn answer<T>(&self, call: &Request, work: impl AsyncFnOnce(&Principal) -> Answer<T>) -> Answer<T> {
         let who = self.callers.principal(call)?;
+        let Some(_turn) = self.turns.take(call) else { return Err(Fault(N3Status::Jukebox)) };
         self.runtime.block_on(work(&who))
     }
 
@@ -71,11 +74,16 @@ impl Export {
         if status.is_directory() { Ok((path, status)) } else { Err(Fault(N3Status::Notdir)) }
     }
 
-    /// The directory of an entry to make or remove, and the entry's path.
-    async fn entry(&self, who: &Principal, at: &N3Entry<'_>) -> Answer<(StorePath, StorePath)> {
-        let (directory, _) = self.directory(who, &at.directory).await?;
+    /// The directory of an entry to make or remove, with its record, and the entry's path.
+    async fn entry(&self, who: &Principal, at: &N3Entry<'_>) -> Answer<(StorePath, FileStatus, StorePath)> {
+        let (directory, status) = self.directory(who, &at.directory).await?;
         let path = child(&directory, at.name.as_bytes())?;
-        Ok((directory, path))
+        Ok((directory, status, path))
+    }
+
+    /// Whether a user may write an object, as far as its mode bits tell. The store decides.
+    pub fn may_write(&self, who: &Principal, status: &FileStatus) -> bool {
+        self.callers.bits(who, status, self.capabilities.permissions) & 2 != 0
     }
 
     async fn lookup(&self, who: &Principal, at: &N3Entry<'_>) -> Answer<(StorePath, FileStatus)> {
@@ -127,7 +135,7 @@ impl Export {
     }
 
     async fn create(&self, who: &Principal, create: &N3Create<'_>) -> Answer<N3Made<'static>> {
-        let (directory, path) = self.entry(who, &create.at).await?;
+        let (directory, _, path) = self.entry(who, &create.at).await?;
         let (set, made_by) = match &create.how {
             N3CreateHow::Unchecked(set) | N3CreateHow::Guarded(set) => (set, None),
             N3CreateHow::Exclusive(verifier) => (&NOTHING, Some(*verifier)),
@@ -153,7 +161,7 @@ impl Export {
     }
 
     async fn mkdir(&self, who: &Principal, mkdir: &N3Mkdir<'_>) -> Answer<N3Made<'static>> {
-        let (directory, path) = self.entry(who, &mkdir.at).await?;
+        let (directory, _, path) = self.entry(who, &mkdir.at).await?;
         if self.taken(who, &path).await?.is_some() {
             return Err(Fault(N3Status::Exist));
         }
@@ -178,7 +186,12 @@ impl Export {
 
     /// Sets a file's length.
     async fn resize(&self, who: &Principal, path: &StorePath, size: u64) -> Answer<()> {
-        self.writings.close(path).await?;
+        let before = self.status(who, path).await?;
+        self.writings.close(who, path, self.may_write(who, &before)).await?;
+        if self.writings.end(path).is_some() {
+            // Another user writes it, whom a stranger mustn't disturb.
+            return Err(Fault(N3Status::Jukebox));
+        }
         let status = self.store.stat(who, path).await?;
         if status.is_directory() {
             return Err(Fault(N3Status::Isdir));
@@ -210,10 +223,11 @@ impl Export {
         while at < to {
             let piece = zeros.slice(..zeros.len().min((to - at) as usize));
             let length = piece.len() as u64;
-            self.writings.write(who, path, at, piece, N3Stable::Not).await?;
+            let piece = Piece { client: None, offset: at, data: piece, stable: N3Stable::Not };
+            self.writings.write(who, path, piece, |status| self.may_write(who, status)).await?;
             at += length;
         }
-        self.writings.close(path).await
+        self.writings.close(who, path, false).await
     }
 
     async fn read(&self, who: &Principal, read: &N3Read<'_>) -> Answer<N3Bytes<'static>> {
@@ -232,7 +246,7 @@ impl Export {
         Ok(N3Bytes { attributes: None, count: data.len() as u32, at_end, data: data.into() })
     }
 
-    async fn write(&self, who: &Principal, write: N3Write<'_>) -> Answer<N3Written> {
+    async fn write(&self, who: &Principal, client: Origin, write: N3Write<'_>) -> Answer<N3Written> {
         let path = self.path(who, &write.file).await?;
         let data = write.data.into_bytes();
         let data = data.slice(..data.len().min(write.count as usize));
@@ -241,53 +255,72 @@ impl Export {
             return Err(Fault(N3Status::Fbig));
         }
         // Before the write: if it is lost while this call ends, the client should see a change.
-        let verifier = self.writings.verifier();
-        let stable = self.writings.write(who, &path, write.offset, data, write.stable).await;
-        let stable = stable.map_err(Fault::of_object)?;
+        let verifier = self.writings.verifier(client);
+        let piece = Piece { client: Some(client), offset: write.offset, data, stable: write.stable };
+        let written = self.writings.write(who, &path, piece, |status| self.may_write(who, status)).await;
+        let stable = written.map_err(Fault::of_object)?;
         Ok(N3Written { file: UNKNOWN, count, stable, verifier })
     }
 
-    async fn commit(&self, who: &Principal, commit: &N3Commit<'_>) -> Answer<N3Committed> {
+    async fn commit(&self, who: &Principal, client: Origin, commit: &N3Commit<'_>) -> Answer<N3Committed> {
         let path = self.path(who, &commit.file).await?;
-        self.writings.close(&path).await.map_err(Fault::of_object)?;
+        self.writings.commit(who, client, &path).await.map_err(Fault::of_object)?;
         let status = self.status(who, &path).await.map_err(Fault::of_object)?;
         let file = N3Change { before: None, after: Some(self.attributes(&path, &status)) };
-        Ok(N3Committed { file, verifier: self.writings.verifier() })
+        Ok(N3Committed { file, verifier: self.writings.verifier(client) })
     }
 
     async fn remove(&self, who: &Principal, at: &N3Entry<'_>, directories: bool) -> Answer<()> {
-        let (directory, path) = self.entry(who, at).await?;
+        let (directory, above, path) = self.entry(who, at).await?;
         let status = self.status(who, &path).await?;
         match (status.is_directory(), directories) {
             (true, false) => return Err(Fault(N3Status::Isdir)),
             (false, true) => return Err(Fault(N3Status::Notdir)),
             _ => {}
         }
-        self.let_go(&path).await;
+        let may = self.may_move(who, &above, &status);
+        self.let_go_if(may, &path).await;
         let removed = self.store.remove(who, &path, false).await;
+        self.let_go_if(!may && removed.is_ok(), &path).await;
         self.listings.forget(&directory);
         Ok(removed?)
     }
 
     async fn rename(&self, who: &Principal, rename: &N3Rename<'_>) -> Answer<()> {
-        let (old, from) = self.entry(who, &rename.from).await?;
-        let (new, to) = self.entry(who, &rename.to).await?;
+        let (old, old_status, from) = self.entry(who, &rename.from).await?;
+        let (new, new_status, to) = self.entry(who, &rename.to).await?;
         self.handles.of(&to)?;
         if from == to {
             return self.status(who, &from).await.map(drop);
         }
-        self.let_go(&from).await;
-        self.let_go(&to).await;
+        let moved = self.status(who, &from).await?;
+        let replaced = self.status(who, &to).await.ok();
+        let may = self.may_move(who, &old_status, &moved)
+            && self.may_move(who, &new_status, replaced.as_ref().unwrap_or(&moved));
+        self.let_go_if(may, &from).await;
+        self.let_go_if(may, &to).await;
         let renamed = self.store.rename(who, &from, &to, true).await;
+        self.let_go_if(!may && renamed.is_ok(), &from).await;
+        self.let_go_if(!may && renamed.is_ok(), &to).await;
         self.listings.forget(&old);
         self.listings.forget(&new);
         Ok(renamed?)
     }
 
-    /// Closes what is open at a path and beneath, before the path means something else.
-    async fn let_go(&self, path: &StorePath) {
-        self.writings.close_below(path).await;
-        self.readings.forget_below(path);
+    /// Whether a user may take an entry out of a directory, as far as mode bits tell. The store decides.
+    fn may_move(&self, who: &Principal, directory: &FileStatus, entry: &FileStatus) -> bool {
+        let is_sticky = directory.permission & 0o1000 != 0;
+        let owns = |status: &FileStatus| *who.user == *status.owner || &*who.user == "root";
+        self.may_write(who, directory) && (!is_sticky || owns(directory) || owns(entry))
+    }
+
+    /// Closes what is open at a path and beneath, before the path means something else. Only for a caller
+    /// who may change it: a stranger's call mustn't end files that are being written.
+    async fn let_go_if(&self, may: bool, path: &StorePath) {
+        if may {
+            self.writings.close_below(path).await;
+            self.readings.forget_below(path);
+        }
     }
 
     /// Passes the entries of a directory behind `cookie` on to `add`, until that has no room. Returns the
@@ -476,7 +509,8 @@ impl NfsV3Service for Export {
     }
 
     fn n3_write(&self, call: &Request, write: N3Write<'static>) -> Result<N3WriteResult, ServiceError> {
-        Ok(match self.answer(call, async |who| self.write(who, write).await) {
+        let client = Origin::of(call);
+        Ok(match self.answer(call, async |who| self.write(who, client, write).await) {
             Ok(written) => N3WriteResult::Ok(written),
             Err(Fault(status)) => N3WriteResult::Default(status, UNKNOWN),
         })
@@ -591,7 +625,8 @@ impl NfsV3Service for Export {
     }
 
     fn n3_commit(&self, call: &Request, commit: N3Commit<'static>) -> Result<N3CommitResult, ServiceError> {
-        Ok(match self.answer(call, async |who| self.commit(who, &commit).await) {
+        let client = Origin::of(call);
+        Ok(match self.answer(call, async |who| self.commit(who, client, &commit).await) {
             Ok(committed) => N3CommitResult::Ok(committed),
             Err(Fault(status)) => N3CommitResult::Default(status, UNKNOWN),
         })

@@ -26,8 +26,8 @@ pub struct Readings {
 #[derive(Clone)]
 struct Open {
     reader: Arc<dyn FileReader>,
-    /// Time and length when it was opened.
-    version: (i64, u64),
+    /// What it was when it was opened.
+    version: Version,
     checked: Instant,
     used: Instant,
 }
@@ -128,8 +128,12 @@ impl Readings {
     }
 }
 
-fn version(status: &FileStatus) -> (i64, u64) {
-    (status.modified_ms, status.length)
+/// Time, length, and what decides who may read.
+type Version = (i64, u64, u32, String, String);
+
+fn version(status: &FileStatus) -> Version {
+    let FileStatus { modified_ms, length, permission, owner, group, .. } = status;
+    (*modified_ms, *length, *permission, owner.clone(), group.clone())
 }
 
 #[cfg(test)]

@@ -36,6 +36,13 @@ impl Served {
         (self.server, self.client) = (Some(server), client);
     }
 
+    /// Calls without credentials from now on, which are nobody's. Returns the user's client.
+    fn as_nobody(&mut self) -> NfsV3Client {
+        let address = self.server.as_ref().unwrap().address();
+        let nobody = NfsV3Client::new(Client::default().onc_handle(address, Transport::Tcp));
+        std::mem::replace(&mut self.client, nobody)
+    }
+
     fn mount(&self) -> N3Handle<'static> {
         let address = self.server.as_ref().unwrap().address();
         let mut mount = MountV3Client::new(client().onc_handle(address, Transport::Tcp));
@@ -247,8 +254,11 @@ fn repeated_writes_succeed_and_others_before_the_end_do_not() {
     assert_eq!(served.write(&file, 1, b"xx", N3Stable::Not).unwrap_err(), N3Status::Inval);
     served.write(&file, 3, b"st and more", N3Stable::Not).unwrap();
     served.commit(&file).unwrap();
+    // After a crash, bytes that are there may not be on stable storage: a COMMIT syncs them.
     let again = served.write(&file, 0, b"first", N3Stable::Not).unwrap();
-    assert_eq!(again.stable, N3Stable::File, "a closed file is stable");
+    assert_eq!(again.stable, N3Stable::Not);
+    assert_eq!(served.commit(&file), Ok(again.verifier));
+    assert_eq!(served.write(&file, 0, b"first", N3Stable::Data).unwrap().stable, N3Stable::File);
     assert_eq!(served.write(&file, 0, b"other", N3Stable::Not).unwrap_err(), N3Status::Inval);
     assert_eq!(served.write(&file, u64::MAX, b"x", N3Stable::Not).unwrap_err(), N3Status::Fbig);
     assert_eq!(served.read(&file, 0, 100), Ok((b"first and more".to_vec(), true)));
@@ -260,9 +270,78 @@ fn a_hole_is_an_error_of_commit_and_changes_the_verifier() {
     let (file, other) = (served.new_file("f"), served.new_file("g"));
     let before = served.write(&file, 100, b"far", N3Stable::Not).unwrap().verifier;
     assert_eq!(served.commit(&file), Err(N3Status::Inval));
-    assert_ne!(served.commit(&other).unwrap(), before, "clients repeat what they haven't committed");
+    assert_ne!(served.commit(&other).unwrap(), before, "the client repeats what it hasn't committed");
     let beyond = served.write(&file, 1 << 40, b"far", N3Stable::Not);
     assert_eq!(beyond.unwrap_err(), N3Status::Inval);
+}
+
+#[test]
+fn bytes_that_a_restart_lost_are_asked_for_again() {
+    let mut served = Served::new();
+    let file = served.new_file("f");
+    served.write(&file, 0, b"one", N3Stable::Not).unwrap();
+    let early = served.write(&file, 6, b"third", N3Stable::Not).unwrap().verifier;
+    served.restart();
+    let late = served.write(&file, 11, b"last", N3Stable::Not).unwrap().verifier;
+    let now = served.commit(&file).unwrap();
+    assert!(now != early && now != late, "the client repeats all that it hasn't committed");
+    for (offset, data) in [(0, &b"one"[..]), (3, b"two"), (6, b"third"), (11, b"last")] {
+        served.write(&file, offset, data, N3Stable::Not).unwrap();
+    }
+    assert_eq!(served.commit(&file), Ok(now));
+    assert_eq!(served.read(&file, 0, 99), Ok((b"onetwothirdlast".to_vec(), true)));
+    // A hole that the client leaves is there again.
+    served.write(&file, 100, b"far", N3Stable::Not).unwrap();
+    assert_ne!(served.commit(&file).unwrap(), now);
+    served.write(&file, 100, b"far", N3Stable::Not).unwrap();
+    assert_eq!(served.commit(&file), Err(N3Status::Inval));
+}
+
+#[test]
+fn strangers_do_not_disturb_a_file_that_is_being_written() {
+    let mut served = Served::new();
+    let file = served.new_file("f");
+    let at = served.at("f");
+    let before = served.write(&file, 0, b"one", N3Stable::Not).unwrap().verifier;
+    let own = served.as_nobody();
+    assert_eq!(served.commit(&file), Ok(before), "synced for a client with several users");
+    let nobodys = std::mem::replace(&mut served.client, own);
+    served.write(&file, 6, b"third", N3Stable::Not).unwrap();
+    let own = std::mem::replace(&mut served.client, nobodys);
+    assert_eq!(served.commit(&file), Err(N3Status::Jukebox));
+    assert_eq!(served.write(&file, 99, b"x", N3Stable::Not).unwrap_err(), N3Status::Jukebox);
+    let other = N3Entry { name: "g".into(), ..at.clone() };
+    let rename = N3Rename { from: at.clone(), to: other };
+    assert_eq!(served.client.n3_rename(&rename).unwrap().status, N3Status::Acces);
+    assert_eq!(served.client.n3_remove(&at).unwrap().status, N3Status::Acces);
+    for set in [
+        N3Settings { size: Some(0), ..NOTHING },
+        N3Settings { modified: N3SetTime::Given(N3Time { seconds: 1, nanoseconds: 0 }), ..NOTHING },
+    ] {
+        assert_ne!(served.set(&file, set, None), N3Status::Ok);
+    }
+    served.client = own;
+    served.write(&file, 3, b"two", N3Stable::Not).unwrap();
+    assert_eq!(served.commit(&file), Ok(before), "nothing was lost");
+    assert_eq!(served.read(&file, 0, 99), Ok((b"onetwothird".to_vec(), true)));
+    assert_eq!(served.set(&file, N3Settings { mode: Some(0o600), ..NOTHING }, None), N3Status::Ok);
+    served.as_nobody();
+    assert_eq!(served.write(&file, 11, b"x", N3Stable::Not).unwrap_err(), N3Status::Acces);
+}
+
+#[test]
+fn a_reader_whose_rights_end_reads_no_more_after_a_second() {
+    let mut served = Served::new();
+    let file = served.new_file("f");
+    served.write(&file, 0, b"text", N3Stable::File).unwrap();
+    served.commit(&file).unwrap();
+    let own = served.as_nobody();
+    assert_eq!(served.read(&file, 0, 4), Ok((b"text".to_vec(), true)));
+    let nobodys = std::mem::replace(&mut served.client, own);
+    assert_eq!(served.set(&file, N3Settings { mode: Some(0o600), ..NOTHING }, None), N3Status::Ok);
+    served.client = nobodys;
+    std::thread::sleep(std::time::Duration::from_millis(1_100));
+    assert_eq!(served.read(&file, 0, 4), Err(N3Status::Acces));
 }
 
 #[test]
@@ -377,8 +456,7 @@ fn the_store_checks_the_rights_of_each_caller() {
     let N3AccessResult::Ok(own) = served.client.n3_access(&access).unwrap() else { panic!() };
     assert_eq!(own.allowed, access.wanted);
     // A call without credentials is nobody's.
-    let address = served.server.as_ref().unwrap().address();
-    served.client = NfsV3Client::new(Client::default().onc_handle(address, Transport::Tcp));
+    served.as_nobody();
     assert_eq!(served.read(&file, 0, 9), Err(N3Status::Acces));
     let N3AccessResult::Ok(others) = served.client.n3_access(&access).unwrap() else { panic!() };
     assert_eq!(others.allowed, 0);

@@ -12,6 +12,7 @@
 
 use crate::fault::{Answer, Fault};
 use crate::log::seldom;
+use crate::turns::Origin;
 use crate::wire::{N3Stable, N3Status};
 use bytes::Bytes;
 use std::collections::{BTreeMap, HashMap};
@@ -33,6 +34,27 @@ const IDLE: Duration = Duration::from_secs(5);
 const AHEAD_BYTES: usize = 8 << 20;
 /// See [`AHEAD_BYTES`].
 const ALL_AHEAD_BYTES: usize = 64 << 20;
+/// Memory for a piece that came early, beside its bytes: pieces may have one byte each.
+const PIECE_BYTES: usize = 128;
+/// So long after a start or a loss, a gap may be bytes that were lost and that their client still has.
+const LOSS: Duration = Duration::from_secs(600);
+/// So long a stable write behind a gap is repeated by its client, while the bytes before it may come.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// Gaps that are remembered, some hundred bytes each.
+const MOST_GAPS: usize = 1_024;
+/// Clients whose losses are remembered. More change the verifiers of all.
+const MOST_LOSSES: usize = 16_384;
+/// More losses than a client has meanwhile.
+const LOSSES_OF_CLIENT: u64 = 1 << 32;
+
+/// Bytes for a place of a file, which a client wants to be as safe as `stable` says.
+pub struct Piece {
+    /// None for the server itself.
+    pub client: Option<Origin>,
+    pub offset: u64,
+    pub data: Bytes,
+    pub stable: N3Stable,
+}
 
 /// All files that are being written.
 pub struct Writings {
@@ -40,9 +62,25 @@ pub struct Writings {
     capabilities: Capabilities,
     slots: Mutex<HashMap<StorePath, Arc<Slot>>>,
     ahead_bytes: AtomicUsize,
-    /// Changes when bytes are lost that were answered as unstable. Clients then repeat them.
-    verifier: AtomicU64,
+    losses: Mutex<Losses>,
+    gaps: Mutex<HashMap<Waiting, Gap>>,
 }
+
+/// Losses of bytes that were answered as unstable. Each changes the verifier for the clients that wrote
+/// them, and for no others: one user's losses would else make others' clients repeat writes for ever.
+struct Losses {
+    /// The verifier for clients without a loss, and since when it is. A start counts as a loss, since an
+    /// earlier server may have been killed.
+    base: (u64, Instant),
+    /// How many losses a client had, and when the last.
+    of_clients: HashMap<Origin, (u64, Instant)>,
+}
+
+/// A file in which bytes are missing, and whether a stable write waits for them, or a COMMIT found the gap.
+type Waiting = (StorePath, bool);
+
+/// A gap: its beginning and end, and when it was first seen.
+type Gap = (u64, u64, Instant);
 
 /// One file's place in the table.
 struct Slot {
@@ -67,6 +105,10 @@ struct Writing {
     /// Bytes were answered as unstable since the last sync.
     unstable: bool,
     ahead: BTreeMap<u64, Bytes>,
+    /// The clients that wrote.
+    clients: Vec<Origin>,
+    /// Made here: no earlier server has lost bytes of it.
+    is_new: bool,
     /// The verifier of the exclusive CREATE that made it.
     made_by: Option<[u8; 8]>,
     /// The record of a new file, which some stores don't have before the close.
@@ -82,13 +124,47 @@ impl Writings {
             store,
             slots: Mutex::default(),
             ahead_bytes: AtomicUsize::new(0),
-            verifier: AtomicU64::new(start),
+            losses: Mutex::new(Losses { base: (start, Instant::now()), of_clients: HashMap::new() }),
+            gaps: Mutex::default(),
         }
     }
 
-    /// The verifier of unstable writes: another after each start, and after each loss.
-    pub fn verifier(&self) -> [u8; 8] {
-        self.verifier.load(Ordering::Relaxed).to_be_bytes()
+    /// The verifier of a client's unstable writes: another after each start, and after each loss of them.
+    /// It then repeats them.
+    pub fn verifier(&self, client: Origin) -> [u8; 8] {
+        self.losses().of(client).0.to_be_bytes()
+    }
+
+    /// Bytes of a file are lost that were answered as unstable.
+    fn lose(&self, file: &Writing) {
+        let mut losses = self.losses();
+        for client in &file.clients {
+            if losses.of_clients.len() >= MOST_LOSSES {
+                // Verifiers that nobody has seen.
+                losses.base = (losses.base.0 + LOSSES_OF_CLIENT, Instant::now());
+                losses.of_clients.clear();
+            }
+            let (count, last) = losses.of_clients.entry(*client).or_insert((0, Instant::now()));
+            (*count, *last) = (*count + 1, Instant::now());
+        }
+    }
+
+    fn losses(&self) -> MutexGuard<'_, Losses> {
+        self.losses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How long ago this gap was first seen; None, and it is remembered, if it wasn't.
+    fn seen(&self, path: &StorePath, stable: bool, (end, from): (u64, u64)) -> Option<Duration> {
+        let mut gaps = self.gaps.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = gaps.get(&(path.clone(), stable)).filter(|gap| (gap.0, gap.1) == (end, from));
+        if let Some((_, _, since)) = known {
+            return Some(since.elapsed());
+        }
+        if gaps.len() >= MOST_GAPS {
+            gaps.clear();
+        }
+        gaps.insert((path.clone(), stable), (end, from, Instant::now()));
+        None
     }
 
     fn slots(&self) -> MutexGuard<'_, HashMap<StorePath, Arc<Slot>>> {
@@ -138,7 +214,7 @@ impl Writings {
                 slots.iter().min_by_key(|(_, slot)| slot.used()).map(|(path, _)| path.clone())
             };
             if let Some(oldest) = oldest
-                && let Err(fault) = self.close(&oldest).await
+                && let Err(fault) = self.end_of(&oldest, |_| true).await
                 && self.slot(&oldest).is_some()
             {
                 // Its store is away; so this client waits, too.
@@ -177,13 +253,14 @@ impl Writings {
             };
             let record =
                 (!self.capabilities.visible_while_written).then(|| new_record(who, path, permission));
-            state.file = Some(Writing { made_by, record, ..Writing::new(who, writer) });
+            state.file = Some(Writing { is_new: true, made_by, record, ..Writing::new(who, writer) });
             slot.touch(&state);
             return Ok(());
         }
     }
 
-    /// Writes `data`, which a client wants to be as safe as `stable` says. Returns how safe it is.
+    /// Writes a piece. Returns how safe it is. `may_write` tells, by a file's mode bits, whether the user
+    /// may.
     ///
     /// # Errors
     /// Those of the store. `Inval`: the store writes files only at their end, and this isn't there.
@@ -191,13 +268,12 @@ impl Writings {
         &self,
         who: &Principal,
         path: &StorePath,
-        offset: u64,
-        data: Bytes,
-        stable: N3Stable,
+        piece: Piece,
+        may_write: impl Fn(&FileStatus) -> bool,
     ) -> Answer<N3Stable> {
-        if data.is_empty() {
+        if piece.data.is_empty() {
             self.store.stat(who, path).await?;
-            return Ok(stable);
+            return Ok(piece.stable);
         }
         loop {
             let slot = self.claim(path).await?;
@@ -205,8 +281,12 @@ impl Writings {
             if state.is_gone {
                 continue;
             }
-            let written = self.write_to(&mut state, who, path, offset, data, stable).await;
-            slot.touch(&state);
+            let written = self.write_to(&mut state, who, path, piece, may_write).await;
+            // A write that waits, perhaps a stranger's, doesn't keep the file open.
+            match written {
+                Err(Fault(N3Status::Jukebox)) => slot.note_end(&state),
+                _ => slot.touch(&state),
+            }
             if state.file.is_none() {
                 self.drop_slot(path, &mut state);
             }
@@ -219,11 +299,15 @@ impl Writings {
         state: &mut State,
         who: &Principal,
         path: &StorePath,
-        offset: u64,
-        data: Bytes,
-        stable: N3Stable,
+        piece: Piece,
+        may_write: impl Fn(&FileStatus) -> bool,
     ) -> Answer<N3Stable> {
+        let Piece { client, offset, data, stable } = piece;
         if state.file.as_ref().is_some_and(|file| file.who.user != who.user) {
+            // A stranger's call mustn't end a file that is being written.
+            if !may_write(&self.store.stat(who, path).await?) {
+                return Err(Fault(N3Status::Jukebox));
+            }
             // The store decides anew whether this user may write.
             let finished = self.finish(path, state).await;
             if state.file.is_some() {
@@ -234,15 +318,18 @@ impl Writings {
             Some(file) => file,
             None => {
                 let status = self.store.stat(who, path).await?;
-                if offset.saturating_add(data.len() as u64) <= status.length {
+                let is_there = offset.saturating_add(data.len() as u64) <= status.length;
+                if is_there && !(self.capabilities.append && self.capabilities.visible_while_written) {
                     self.compare(who, path, offset, &data).await?;
                     return Ok(N3Stable::File);
                 }
+                // Bytes that are there already may be a killed server's, and not on stable storage.
                 state.file.insert(Writing::new(who, self.reopen(who, &status, path).await?))
             }
         };
+        file.clients.extend(client.filter(|client| !file.clients.contains(client)));
         if offset > file.writer.position() {
-            return self.keep_ahead(file, path, offset, data, stable);
+            return self.keep_ahead(file, path, Piece { client, offset, data, stable });
         }
         let written = match self.append(file, path, offset, data).await {
             Ok(()) => self.take_ahead(file, path).await,
@@ -294,18 +381,13 @@ impl Writings {
     }
 
     /// Keeps bytes that came before those in front of them.
-    fn keep_ahead(
-        &self,
-        file: &mut Writing,
-        path: &StorePath,
-        offset: u64,
-        data: Bytes,
-        stable: N3Stable,
-    ) -> Answer<N3Stable> {
+    fn keep_ahead(&self, file: &mut Writing, path: &StorePath, piece: Piece) -> Answer<N3Stable> {
+        let Piece { offset, data, stable, .. } = piece;
         let (end, length) = (file.writer.position(), data.len());
         if stable != N3Stable::Not {
             // The client repeats it. Meanwhile the others may come.
-            return Err(Fault(N3Status::Jukebox));
+            let waited = self.seen(path, true, (end, offset)).is_some_and(|time| time >= PATIENCE);
+            return Err(Fault(if waited { N3Status::Inval } else { N3Status::Jukebox }));
         }
         if offset.saturating_add(length as u64) - end > AHEAD_BYTES as u64 {
             seldom!(
@@ -314,14 +396,15 @@ impl Writings {
             );
             return Err(Fault(N3Status::Inval));
         }
-        let before = self.ahead_bytes.fetch_add(length, Ordering::Relaxed);
-        if before + length > ALL_AHEAD_BYTES {
-            self.ahead_bytes.fetch_sub(length, Ordering::Relaxed);
+        let memory = length + PIECE_BYTES;
+        let before = self.ahead_bytes.fetch_add(memory, Ordering::Relaxed);
+        if before + memory > ALL_AHEAD_BYTES {
+            self.ahead_bytes.fetch_sub(memory, Ordering::Relaxed);
             return Err(Fault(N3Status::Jukebox));
         }
         // A copy: as a part of its call, it would keep the whole of it.
         if let Some(replaced) = file.ahead.insert(offset, Bytes::copy_from_slice(&data)) {
-            self.ahead_bytes.fetch_sub(replaced.len(), Ordering::Relaxed);
+            self.ahead_bytes.fetch_sub(replaced.len() + PIECE_BYTES, Ordering::Relaxed);
         }
         file.unstable = true;
         Ok(N3Stable::Not)
@@ -333,8 +416,11 @@ impl Writings {
             && *first.key() <= file.writer.position()
         {
             let (offset, data) = first.remove_entry();
-            self.ahead_bytes.fetch_sub(data.len(), Ordering::Relaxed);
-            self.append(file, path, offset, data).await?;
+            self.ahead_bytes.fetch_sub(data.len() + PIECE_BYTES, Ordering::Relaxed);
+            if let Err(error) = self.append(file, path, offset, data).await {
+                self.lose(file);
+                return Err(error);
+            }
         }
         Ok(())
     }
@@ -368,49 +454,99 @@ impl Writings {
         let Some(file) = state.file.take() else { return };
         self.forget_ahead(&file);
         if file.unstable {
-            self.verifier.fetch_add(1, Ordering::Relaxed);
+            self.lose(&file);
         }
     }
 
     fn forget_ahead(&self, file: &Writing) {
-        let bytes = file.ahead.values().map(Bytes::len).sum();
+        let bytes = file.ahead.values().map(|piece| piece.len() + PIECE_BYTES).sum();
         self.ahead_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Closes a file that is being written: all its bytes are as safe as the store's close makes them.
+    /// Makes a file's bytes as safe as the store's close makes them.
+    ///
+    /// # Errors
+    /// Those of the store. `Inval`: bytes before the last ones are missing, and weren't lost here.
+    pub async fn commit(&self, who: &Principal, client: Origin, path: &StorePath) -> Answer<()> {
+        if self.sync_of_other(who, path).await? {
+            return Ok(());
+        }
+        let (_, lost) = self.losses().of(client);
+        let Some((gap, is_new)) = self.end_of(path, |file| file.who.user == who.user).await? else {
+            return Ok(());
+        };
+        // A client that still has them sees another verifier, and repeats them. One that leaves a hole
+        // comes again with the same.
+        let repeats = !is_new && lost.elapsed() < LOSS && self.seen(path, false, gap).is_none();
+        if repeats { Ok(()) } else { Err(Fault(N3Status::Inval)) }
+    }
+
+    /// Syncs a file that another user writes. It stays open: the caller may be a stranger, or a client whose
+    /// COMMIT by one user is for the writes of all.
+    async fn sync_of_other(&self, who: &Principal, path: &StorePath) -> Answer<bool> {
+        let Some(slot) = self.slot(path) else { return Ok(false) };
+        let mut state = slot.state.lock().await;
+        let Some(file) = state.file.as_mut().filter(|file| file.who.user != who.user) else {
+            return Ok(false);
+        };
+        if !file.ahead.is_empty() {
+            return Err(Fault(N3Status::Jukebox));
+        }
+        match file.sync().await {
+            Ok(()) => Ok(true),
+            Err(error) => {
+                let fault = self.after(error, &mut state);
+                slot.touch(&state);
+                Err(fault)
+            }
+        }
+    }
+
+    /// Closes a file that is being written, for a user who is the writer or, as `may_write` says, may
+    /// write it.
     ///
     /// # Errors
     /// Those of the store. `Inval`: bytes before the last ones are missing.
-    pub async fn close(&self, path: &StorePath) -> Answer<()> {
-        let Some(slot) = self.slot(path) else { return Ok(()) };
+    pub async fn close(&self, who: &Principal, path: &StorePath, may_write: bool) -> Answer<()> {
+        let gap = self.end_of(path, |file| may_write || file.who.user == who.user).await?;
+        gap.map_or(Ok(()), |_| Err(Fault(N3Status::Inval)))
+    }
+
+    /// Closes a file that is being written, if it is such a one. Returns its gap, if bytes are missing,
+    /// and whether it was made here.
+    async fn end_of(
+        &self,
+        path: &StorePath,
+        which: impl FnOnce(&Writing) -> bool,
+    ) -> Answer<Option<((u64, u64), bool)>> {
+        let Some(slot) = self.slot(path) else { return Ok(None) };
         let mut state = slot.state.lock().await;
-        if state.is_gone {
-            return Ok(());
+        if state.is_gone || !state.file.as_ref().is_none_or(which) {
+            return Ok(None);
         }
+        let is_new = state.file.as_ref().is_some_and(|file| file.is_new);
         let finished = self.finish(path, &mut state).await;
         if state.file.is_none() {
             self.drop_slot(path, &mut state);
         }
-        finished
+        Ok(finished?.map(|gap| (gap, is_new)))
     }
 
-    /// Closes the writer.
-    async fn finish(&self, path: &StorePath, state: &mut State) -> Answer<()> {
-        let Some(file) = &mut state.file else { return Ok(()) };
-        if let Some((at, _)) = file.ahead.first_key_value() {
-            let end = file.writer.position();
+    /// Closes the writer. Drops the bytes behind a gap, and returns the gap.
+    async fn finish(&self, path: &StorePath, state: &mut State) -> Answer<Option<(u64, u64)>> {
+        let Some(file) = &mut state.file else { return Ok(None) };
+        let end = file.writer.position();
+        let gap = file.ahead.first_key_value().map(|(at, _)| (end, *at));
+        if let Some((_, at)) = gap {
             seldom!(warn, "write {path}: bytes {end} to {at} never came; those behind them are dropped");
             self.forget_ahead(file);
             file.ahead.clear();
-            self.verifier.fetch_add(1, Ordering::Relaxed);
-            let _ = file.writer.close().await;
-            state.file = None;
-            return Err(Fault(N3Status::Inval));
+            self.lose(file);
         }
         match file.writer.close().await {
             Ok(_) => {
                 state.file = None;
-                Ok(())
+                Ok(gap)
             }
             Err(error) => Err(self.after(error, state)),
         }
@@ -430,13 +566,15 @@ impl Writings {
         let open = self.slots().clone();
         for (path, _) in open.into_iter().filter(|(path, slot)| which(path, slot)) {
             // The failure is logged, and the client learns it by the verifier.
-            let _ = self.close(&path).await;
+            let _ = self.end_of(&path, |_| true).await;
         }
     }
 
     /// Closes files that weren't written for a while.
     pub async fn sweep(&self) {
         self.close_all(|_, slot| slot.used().elapsed() >= IDLE).await;
+        let mut gaps = self.gaps.lock().unwrap_or_else(PoisonError::into_inner);
+        gaps.retain(|_, (_, _, since)| since.elapsed() < LOSS);
     }
 
     /// Lets readers see a file up to `end`. Returns whether that took a flush, so that earlier readers may
@@ -448,7 +586,8 @@ impl Writings {
         if !self.capabilities.visible_while_written {
             // Readers see it from its close on.
             let open = self.end(path).is_some();
-            return self.close(path).await.map(|()| open);
+            let gap = self.end_of(path, |_| true).await?;
+            return gap.map_or(Ok(open), |_| Err(Fault(N3Status::Inval)));
         }
         let Some(slot) = self.slot(path) else { return Ok(false) };
         let mut state = slot.state.lock().await;
@@ -477,6 +616,14 @@ fn refuse(path: &StorePath, offset: u64) -> Result<()> {
     strait_store::fail(ErrorKind::InvalidArgument, why).map_err(|error: Error| error.at("write", path))
 }
 
+impl Losses {
+    /// A client's verifier, and its last loss.
+    fn of(&self, client: Origin) -> (u64, Instant) {
+        let (base, since) = self.base;
+        self.of_clients.get(&client).map_or((base, since), |(count, last)| (base + count, *last))
+    }
+}
+
 /// The end of a file without a writer.
 const NOT_OPEN: u64 = u64::MAX;
 
@@ -487,6 +634,10 @@ impl Slot {
 
     fn touch(&self, state: &State) {
         *self.used.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        self.note_end(state);
+    }
+
+    fn note_end(&self, state: &State) {
         let end = state.file.as_ref().map_or(NOT_OPEN, |file| file.writer.position());
         self.end.store(end, Ordering::Release);
     }
@@ -500,6 +651,8 @@ impl Writing {
             writer,
             unstable: false,
             ahead: BTreeMap::new(),
+            clients: Vec::new(),
+            is_new: false,
             made_by: None,
             record: None,
         }
@@ -542,13 +695,63 @@ mod tests {
         let (who, path) = (Principal::new("root"), StorePath::parse("/f").unwrap());
         writings.create(&who, &path, None, None).await.unwrap();
         for (offset, pause) in [(0, 4), (1, 4), (2, 6)] {
-            let written = writings.write(&who, &path, offset, Bytes::from_static(b"x"), N3Stable::Not).await;
+            let written = writings.write(&who, &path, piece(offset, N3Stable::Not), |_| true).await;
             assert_eq!(written, Ok(N3Stable::Not));
             tokio::time::advance(Duration::from_secs(pause)).await;
             writings.sweep().await;
             assert_eq!(writings.end(&path), (pause < 5).then_some(offset + 1));
         }
         assert_eq!(store.append(&who, &path).await.unwrap().position(), 3, "others may write");
+    }
+
+    fn piece(offset: u64, stable: N3Stable) -> Piece {
+        Piece { client: Some(Origin::User(1)), offset, data: "x".into(), stable }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stable_write_behind_a_hole_is_refused_in_the_end() {
+        let store = Arc::new(MemoryStore::new("root"));
+        let writings = Writings::new(store);
+        let (who, path) = (Principal::new("root"), StorePath::parse("/f").unwrap());
+        writings.create(&who, &path, None, None).await.unwrap();
+        for (pause, status) in [(0, N3Status::Jukebox), (10, N3Status::Jukebox), (10, N3Status::Inval)] {
+            tokio::time::advance(Duration::from_secs(pause)).await;
+            writings.sweep().await;
+            let written = writings.write(&who, &path, piece(9, N3Stable::File), |_| true).await;
+            assert_eq!(written, Err(Fault(status)));
+        }
+        assert_eq!(writings.write(&who, &path, piece(0, N3Stable::File), |_| true).await, Ok(N3Stable::File));
+    }
+
+    #[tokio::test]
+    async fn early_pieces_take_bounded_memory_however_small_they_are() {
+        let store = Arc::new(MemoryStore::new("root"));
+        let writings = Writings::new(store);
+        let (who, path) = (Principal::new("root"), StorePath::parse("/f").unwrap());
+        writings.create(&who, &path, None, None).await.unwrap();
+        let most = (ALL_AHEAD_BYTES / PIECE_BYTES) as u64;
+        let mut kept = 0;
+        while writings.write(&who, &path, piece(2 * kept + 1, N3Stable::Not), |_| true).await.is_ok() {
+            kept += 1;
+            assert!(kept <= most);
+        }
+        writings.close_below(&path).await;
+        assert_eq!(writings.ahead_bytes.load(Ordering::Relaxed), 0);
+    }
+
+    #[tokio::test]
+    async fn an_early_piece_that_does_not_fit_is_a_loss() {
+        let store = Arc::new(MemoryStore::new("root"));
+        let writings = Writings::new(store);
+        let (who, path) = (Principal::new("root"), StorePath::parse("/f").unwrap());
+        writings.create(&who, &path, None, None).await.unwrap();
+        let before = [1, 2].map(|user| writings.verifier(Origin::User(user)));
+        let early = Piece { data: "yz".into(), ..piece(2, N3Stable::Not) };
+        assert_eq!(writings.write(&who, &path, early, |_| true).await, Ok(N3Stable::Not));
+        let other = Piece { data: "abc".into(), ..piece(0, N3Stable::Not) };
+        assert_eq!(writings.write(&who, &path, other, |_| true).await, Err(Fault(N3Status::Inval)));
+        assert_ne!(writings.verifier(Origin::User(1)), before[0]);
+        assert_eq!(writings.verifier(Origin::User(2)), before[1], "another client isn't disturbed");
     }
 
     #[tokio::test]

@@ -164,6 +164,22 @@ impl Context {
         Ok(Place { fs, who, path: uri.path().clone(), store, slash })
     }
 
+    /// The directory that `text` names, for serving it to others. Links in a directory of this host don't
+    /// lead out of it.
+    pub async fn place_to_serve(&self, text: &str) -> Result<Place, Failure> {
+        let place = self.place(text).await?;
+        if !place.stat().await?.is_directory() {
+            let why = "not a directory; serve the directory above it";
+            return Err(Failure::at(ErrorKind::NotADirectory, "serve", &place.path, why));
+        }
+        let uri = self.uri(&self.absolute(text)?)?;
+        if uri.scheme() != Scheme::File {
+            return Ok(place);
+        }
+        let fs = strait_store_any::open_root(&uri, &self.stores()?).await?;
+        Ok(Place { fs, path: StorePath::root(), store: uri.to_string(), ..place })
+    }
+
     /// Parses a URI; its gateway store comes from itself or from the flags.
     pub fn uri(&self, text: &str) -> strait_store::Result<StoreUri> {
         let uri = StoreUri::parse(text)?;

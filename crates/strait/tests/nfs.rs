@@ -115,6 +115,21 @@ fn libnfs_copies_files_of_kadoop_there_and_back() {
 }
 
 #[test]
+fn links_of_a_directory_do_not_lead_out_of_it() {
+    let data = tempfile::tempdir().unwrap();
+    let below = fresh(data.path(), "served/below");
+    fs::write(data.path().join("secret"), "secret").unwrap();
+    fs::write(data.path().join("served/file"), "text").unwrap();
+    std::os::unix::fs::symlink("../..", below.join("out")).unwrap();
+    std::os::unix::fs::symlink("../file", below.join("within")).unwrap();
+    let store = format!("file://{}/served", data.path().display());
+    let Some(served) = Served::of("NFS and links", &store, &["--no-root-squash"]) else { return };
+    let cat = |path| Command::new("nfs-cat").arg(served.url(path)).output().unwrap().stdout;
+    assert_eq!(cat("/below/within"), b"text");
+    assert_eq!(cat("/below/out/secret"), b"");
+}
+
+#[test]
 fn a_caller_is_the_user_of_its_socket_and_root_is_nobody() {
     if !rustix::process::geteuid().is_root() {
         skip("NFS for several users", "root");

@@ -5,6 +5,11 @@ use crate::sync::{Condvar, Mutex, thread};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+/// Stack of a thread: a C program's main thread has as much, and programs that move have procedures for
+/// it, with large arguments by value. It is address space, of which a thread uses what it needs.
+#[cfg(not(all(test, shuttle)))]
+const STACK_BYTES: usize = 8 << 20;
+
 #[derive(Clone, Default)]
 pub(crate) struct Threads(Arc<(Mutex<usize>, Condvar)>);
 
@@ -14,6 +19,9 @@ impl Threads {
         *self.0.0.lock().unwrap_or_else(PoisonError::into_inner) += 1;
         let counted = Counted(self.clone());
         let thread = thread::Builder::new().name(name.to_owned());
+        // Shuttle's stacks are memory.
+        #[cfg(not(all(test, shuttle)))]
+        let thread = thread.stack_size(STACK_BYTES);
         // If the thread doesn't start, dropping the closure uncounts it.
         thread
             .spawn(move || {

@@ -411,7 +411,8 @@ pub struct netbuf {
     bytes: *mut c_char,
 }
 
-/// See flexrpc.h. It believes `maxlen`, as libtirpc does, but allocates only for bytes that have arrived.
+/// See flexrpc.h. As libtirpc, it believes `maxlen`, but it allocates only for bytes that have arrived. It
+/// decodes into a buffer of the program's no more than that buffer's `maxlen`.
 ///
 /// # Safety
 /// Stream and value are valid.
@@ -419,10 +420,14 @@ pub struct netbuf {
 pub unsafe extern "C" fn frpc_xdr_netbuf(xdrs: *mut Xdr, value: *mut netbuf) -> c_int {
     // SAFETY: the caller's promise.
     unsafe {
+        let room = if (*value).bytes.is_null() { c_uint::MAX } else { (*value).most };
         if frpc_xdr_u_int(xdrs, &raw mut (*value).most) == 0 {
             return 0;
         }
-        let most = (*value).most;
+        let most = (*value).most.min(room);
+        if (*xdrs).op == DECODE && !(*value).bytes.is_null() {
+            (*value).most = room;
+        }
         frpc_xdr_bytes(xdrs, &raw mut (*value).bytes, &raw mut (*value).length, most)
     }
 }

@@ -7,7 +7,6 @@ use crate::failure::Failure;
 use crate::signals::{Hangups, Signals};
 use std::io::{self, Write};
 use strait_nfs::{Options, Rules, Server};
-use strait_store::ErrorKind;
 
 /// Serves until a signal comes.
 pub async fn nfs(context: &Context, flags: Flags) -> Result<(), Failure> {
@@ -22,11 +21,7 @@ pub async fn nfs(context: &Context, flags: Flags) -> Result<(), Failure> {
     let mut signals = Signals::catch()?;
     tokio::spawn(Hangups::catch()?.each(|| tracing::info!("SIGHUP has no effect: nfs rereads no files")));
     raise_descriptor_limit();
-    let place = context.place(&flags.store).await?;
-    if !place.stat().await?.is_directory() {
-        let why = "not a directory; serve the directory above it";
-        return Err(Failure::at(ErrorKind::NotADirectory, "serve", &place.path, why));
-    }
+    let place = context.place_to_serve(&flags.store).await?;
     let acts_for_one = !place.fs.capabilities().per_user || context.has_login(&place.store);
     let rules = Rules {
         trust_uids: flags.trust_uids,

@@ -1,0 +1,89 @@
+//! The clients, and their shares of the threads that execute calls.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use strait_flexrpc::stub::Request;
+
+/// A client: what runs for a user of this host, or another host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Origin {
+    User(u32),
+    Host(IpAddr),
+}
+
+impl Origin {
+    /// The client that made a call.
+    pub fn of(call: &Request) -> Self {
+        call.local_user.map_or(Self::Host(call.peer.ip().to_canonical()), Self::User)
+    }
+}
+
+/// The calls that run.
+pub struct Turns {
+    most: usize,
+    running: Mutex<HashMap<Origin, usize>>,
+}
+
+/// The place of a running call.
+pub struct Turn<'t> {
+    turns: &'t Turns,
+    origin: Origin,
+}
+
+impl Turns {
+    /// Up to `most` calls at a time.
+    pub fn new(most: usize) -> Self {
+        Self { most, running: Mutex::default() }
+    }
+
+    /// A turn for this call; `None` if its origin has as many as it leaves to others. It doesn't wait,
+    /// since it would hold a thread meanwhile.
+    pub fn take(&self, call: &Request) -> Option<Turn<'_>> {
+        let origin = Origin::of(call);
+        let mut running = self.running();
+        let free = self.most.saturating_sub(running.values().sum());
+        let own = running.entry(origin).or_default();
+        if *own >= free {
+            if *own == 0 {
+                running.remove(&origin);
+            }
+            return None;
+        }
+        *own += 1;
+        Some(Turn { turns: self, origin })
+    }
+
+    fn running(&self) -> MutexGuard<'_, HashMap<Origin, usize>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let mut running = self.turns.running();
+        if let Some(own) = running.get_mut(&self.origin) {
+            *own -= 1;
+            if *own == 0 {
+                running.remove(&self.origin);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::callers::tests::call;
+
+    #[test]
+    fn nobody_gets_more_turns_than_are_left_to_others() {
+        let turns = Turns::new(8);
+        let (ada, eve) = (call(Some(1), Some(1)), call(Some(1), Some(2)));
+        let eves: Vec<_> = std::iter::from_fn(|| turns.take(&eve)).collect();
+        let adas: Vec<_> = std::iter::from_fn(|| turns.take(&ada)).collect();
+        assert_eq!((eves.len(), adas.len()), (4, 2));
+        drop((eves, adas));
+        assert_eq!(turns.running().len(), 0);
+    }
+}
