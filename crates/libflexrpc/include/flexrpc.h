@@ -18,6 +18,21 @@
 #define _TIRPC_XDR_H 1
 #define _SUNRPC_TYPES_H 1
 #define _SUNRPC_XDR_H 1
+#define _RPC_AUTH_H 1
+#define _RPC_AUTH_UNIX_H 1
+#define _RPC_CLNT_H 1
+#define _RPC_SVC_H 1
+#define _RPC_MSG_H 1
+#define _RPC_PMAP_CLNT_H 1
+#define _TIRPC_AUTH_H 1
+#define _TIRPC_AUTH_UNIX_H 1
+#define _TIRPC_CLNT_H_ 1
+#define _TIRPC_SVC_H 1
+#define _TIRPC_RPC_MSG_H 1
+#define _RPC_PMAP_CLNT_H_ 1
+#define _RPC_CLNT_SOC_H 1
+#define _RPC_SVC_SOC_H 1
+#define _RPC_RPCB_CLNT_H 1
 
 #include <arpa/inet.h>
 #include <stddef.h>
@@ -43,6 +58,8 @@ typedef uint32_t rpcport_t;
 #define TRUE 1
 #define FALSE 0
 #endif
+/* The procedure that every program has, without arguments and result. */
+#define NULLPROC ((rpcproc_t)0)
 
 /* ------------------------------------------------------------------- XDR */
 
