@@ -388,6 +388,8 @@ typedef struct frpc_request {
 	uint32_t rq_uid, rq_gid;
 	int64_t rq_left_ms;	 /* until the caller stops waiting; -1 for never */
 	const frpc_auth_sys *rq_auth; /* all of it, or null */
+	/* The sender's address, AF_INET or AF_INET6; in a chain the previous callee's. */
+	const struct sockaddr *rq_peer;
 	void *rq_private;
 } frpc_request;
 

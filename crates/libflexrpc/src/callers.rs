@@ -245,7 +245,7 @@ fn address(host: &str, program: (u32, u32), transport: Transport) -> Result<Sock
         match rpcbind_lookup(found.ip(), program, transport, patience) {
             Ok(Some(callee)) => return Ok(callee),
             Ok(None) => {}
-            Err(error) => why = format!("rpcbind: {error}"),
+            Err(error) => why = format!("its rpcbind: {error}; HOST:PORT needs no rpcbind"),
         }
     }
     Err(about(&why))
@@ -471,6 +471,18 @@ impl frpc_handle {
         unsafe { decode(&answer?, result.0, result.1) }
     }
 
+    /// The outcome of a failed call.
+    fn told(&self, failure: &Failure) -> frpc_outcome {
+        let told = frpc_outcome::of(failure);
+        match failure {
+            // A server of SunRPC closes the connection of a caller that it doesn't understand.
+            Failure::Call(error @ CallError::NotExecuted(Refusal::Unreachable)) if !self.onc => {
+                frpc_outcome::new(told.stat, true, &format!("{error}; a server of SunRPC needs FRPC_SET_ONC"))
+            }
+            _ => told,
+        }
+    }
+
     /// Sends the encoded arguments, and waits for the answer.
     fn exchange(&mut self, procedure: Procedure) -> Result<Bytes, CallError> {
         let here = Process::this();
@@ -511,7 +523,7 @@ pub unsafe extern "C" fn frpc_call(
         // SAFETY: the caller's promise.
         match unsafe { handle.call(procedure, (args_routine, args), (result_routine, result), timeout) } {
             Ok(()) => handle.latest.succeed(),
-            Err(failure) => handle.latest = frpc_outcome::of(&failure),
+            Err(failure) => handle.latest = handle.told(&failure),
         }
         Ok(handle.latest.stat)
     })
