@@ -297,7 +297,8 @@ typedef struct frpc_outcome {
 typedef struct frpc_handle frpc_handle;
 
 /* host: "HOST:PORT" ("[::1]:PORT"), or "HOST", whose rpcbind then knows the port; at most 5 s.
- * transport: "tcp" or "udp". Connects at the first call. Null on failure, see frpc_error(). */
+ * transport: "tcp" or "udp". Connects at the first call, to the first of the name's addresses that
+ * answers; multicasts and plain ONC RPC take the first. Null on failure, see frpc_error(). */
 frpc_handle *frpc_createhandle(const char *host, rpcprog_t, rpcvers_t, const char *transport);
 void frpc_destroyhandle(frpc_handle *);
 
