@@ -34,7 +34,21 @@ to the current directory.
   -Sc, -Ss          sample code of a caller, or a callee
   -N                several arguments, by value
   -M                results in the caller's memory, for threads
+  -C, -i N, -Y DIR  without effect: the code is ANSI C, and the preprocessor frpcgen's own
 ";
+
+/// Why frpcgen lacks one of rpcgen's options, whose users find out here.
+fn absent(option: char) -> Option<&'static str> {
+    Some(match option {
+        'a' => "run frpcgen with --lang c, then with -Sc and with -Ss",
+        'b' | 'k' | '5' => "frpcgen writes ANSI C over flexrpc.h alone",
+        'K' => "the server doesn't end by itself",
+        'L' => "the server writes its errors to standard error",
+        'n' | 's' => "a server answers over TCP and UDP",
+        't' | 'T' => "frpcgen writes no dispatch tables",
+        _ => return None,
+    })
+}
 
 fn main() -> ExitCode {
     match run(env::args_os().skip(1).collect()) {
@@ -121,6 +135,14 @@ fn run(arguments: Vec<OsString>) -> Result<(), Box<dyn Error>> {
                 }
             }
             Short(option) if c.take(option, "") => {}
+            Short('C') => c.chosen = true,
+            Short('i' | 'Y') => {
+                parser.value()?;
+                c.chosen = true;
+            }
+            Short(option) if let Some(why) = absent(option) => {
+                return Err(format!("frpcgen lacks rpcgen's -{option}: {why}").into());
+            }
             Value(file) if input.is_none() => input = Some(PathBuf::from(file)),
             unexpected => return Err(unexpected.unexpected().into()),
         }
@@ -130,7 +152,8 @@ fn run(arguments: Vec<OsString>) -> Result<(), Box<dyn Error>> {
         return if asks {
             written(None, USAGE)
         } else {
-            Err("no input file: frpcgen FILE.x -o FILE.rs".into())
+            Err("no input file: frpcgen FILE.x -o FILE.rs, or frpcgen --lang c FILE.x (-I takes a directory)"
+                .into())
         };
     };
     if c.chosen {

@@ -93,6 +93,18 @@ fn styles_pass_arguments_and_results_as_rpcgens() {
     }
 }
 
+/// Callers begun with rpcgen's sample have a function `p_1(char *host)`, and callees with -M one
+/// `p_1_freeresult` of this type.
+#[test]
+fn a_header_leaves_programs_the_names_that_rpcgens_leaves_them() {
+    let source = "program P { version V { int GET(void) = 1; } = 1; } = 7;";
+    let header = of(source, Output::Header);
+    assert!(!header.contains("p_1("), "{header}");
+    assert!(header.contains("extern int p_1_freeresult(frpc_request *, xdrproc_t, caddr_t);"), "{header}");
+    assert!(of(source, Output::Server).contains("static void\np_1(frpc_request *rqstp)"));
+    assert!(of(source, Output::Dispatch).contains("\nvoid\np_1(frpc_request *rqstp)"));
+}
+
 #[test]
 fn procedure_0_has_one_case_whatever_names_its_number() {
     let source = "const ZERO = 0; program P { version V { void PING(void) = ZERO; } = 1; } = 7;";
@@ -153,6 +165,14 @@ fn the_command_writes_four_files_or_the_one_asked_for() {
     }
     assert!(run(&["-N", "-m"]).1.contains("p_1(frpc_request *rqstp)"));
     assert!(run(&["-N", "-h"]).1.contains("#ifndef FRPCGEN_FOO_H"));
+    assert_eq!(run(&["-NC", "-i", "0", "-Y", "/lib", "-h"]), run(&["-N", "-h"]), "rpcgen's, without effect");
+    assert_eq!(
+        run(&["-a"]),
+        (
+            false,
+            "frpcgen lacks rpcgen's -a: run frpcgen with --lang c, then with -Sc and with -Ss\n".to_owned()
+        )
+    );
     assert!(run(&["-N", "-Ss"]).1.contains("insert server code here"));
     assert!(run(&["-N", "-Sc"]).1.contains("add_1("));
     assert!(!run(&["-h", "-c"]).0);

@@ -18,6 +18,21 @@
 #define _TIRPC_XDR_H 1
 #define _SUNRPC_TYPES_H 1
 #define _SUNRPC_XDR_H 1
+#define _RPC_AUTH_H 1
+#define _RPC_AUTH_UNIX_H 1
+#define _RPC_CLNT_H 1
+#define _RPC_SVC_H 1
+#define _RPC_MSG_H 1
+#define _RPC_PMAP_CLNT_H 1
+#define _TIRPC_AUTH_H 1
+#define _TIRPC_AUTH_UNIX_H 1
+#define _TIRPC_CLNT_H_ 1
+#define _TIRPC_SVC_H 1
+#define _TIRPC_RPC_MSG_H 1
+#define _RPC_PMAP_CLNT_H_ 1
+#define _RPC_CLNT_SOC_H 1
+#define _RPC_SVC_SOC_H 1
+#define _RPC_RPCB_CLNT_H 1
 
 #include <arpa/inet.h>
 #include <stddef.h>
@@ -43,6 +58,8 @@ typedef uint32_t rpcport_t;
 #define TRUE 1
 #define FALSE 0
 #endif
+/* The procedure that every program has, without arguments and result. */
+#define NULLPROC ((rpcproc_t)0)
 
 /* ------------------------------------------------------------------- XDR */
 
@@ -288,7 +305,8 @@ typedef struct frpc_outcome {
 typedef struct frpc_handle frpc_handle;
 
 /* host: "HOST:PORT" ("[::1]:PORT"), or "HOST", whose rpcbind then knows the port; at most 5 s.
- * transport: "tcp" or "udp". Connects at the first call. Null on failure, see frpc_error(). */
+ * transport: "tcp" or "udp". Connects at the first call, to the first of the name's addresses that
+ * answers; multicasts and plain ONC RPC take the first. Null on failure, see frpc_error(). */
 frpc_handle *frpc_createhandle(const char *host, rpcprog_t, rpcvers_t, const char *transport);
 /* Closes its connection. Does nothing with null. */
 void frpc_destroyhandle(frpc_handle *);
@@ -383,6 +401,8 @@ typedef struct frpc_request {
 	uint32_t rq_uid, rq_gid;
 	int64_t rq_left_ms;	 /* until the caller stops waiting; -1 for never */
 	const frpc_auth_sys *rq_auth; /* all of it, or null */
+	/* The sender's address, AF_INET or AF_INET6; in a chain the previous callee's. */
+	const struct sockaddr *rq_peer;
 	void *rq_private;
 } frpc_request;
 

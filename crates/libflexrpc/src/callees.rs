@@ -4,9 +4,10 @@ use crate::callers::{duration, frpc_auth_sys, frpc_bytes};
 use crate::tls::frpc_tls;
 use crate::xdr::{Routine, Xdr};
 use crate::{guarded, text};
-use nix::libc::{c_char, c_int, c_uint, c_void, timeval};
+use nix::libc::{self, c_char, c_int, c_uint, c_void, timeval};
 use std::ffi::CString;
-use std::net::ToSocketAddrs;
+use std::io::ErrorKind;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use strait_flexrpc::{
@@ -41,7 +42,41 @@ pub struct frpc_request {
     gid: u32,
     left_ms: i64,
     auth: *const frpc_auth_sys,
+    peer: *const libc::sockaddr,
     call: *mut Call<'static>,
+}
+
+/// The address of a call's sender.
+enum Peer {
+    V4(libc::sockaddr_in),
+    V6(libc::sockaddr_in6),
+}
+
+impl Peer {
+    fn of(address: SocketAddr) -> Self {
+        match address {
+            SocketAddr::V4(address) => Self::V4(libc::sockaddr_in {
+                sin_family: libc::AF_INET as libc::sa_family_t,
+                sin_port: address.port().to_be(),
+                sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(address.ip().octets()) },
+                sin_zero: [0; 8],
+            }),
+            SocketAddr::V6(address) => Self::V6(libc::sockaddr_in6 {
+                sin6_family: libc::AF_INET6 as libc::sa_family_t,
+                sin6_port: address.port().to_be(),
+                sin6_flowinfo: address.flowinfo(),
+                sin6_addr: libc::in6_addr { s6_addr: address.ip().octets() },
+                sin6_scope_id: address.scope_id(),
+            }),
+        }
+    }
+
+    fn as_c(&self) -> *const libc::sockaddr {
+        match self {
+            Self::V4(address) => (&raw const *address).cast(),
+            Self::V6(address) => (&raw const *address).cast(),
+        }
+    }
 }
 
 /// The Rust side of a request.
@@ -124,6 +159,7 @@ fn dispatched(
         gids: user.gids.as_ptr(),
         gid_count: user.gids.len(),
     });
+    let peer = Peer::of(request.peer);
     let left = |deadline: Instant| deadline.saturating_duration_since(Instant::now()).as_millis();
     let mut shown = frpc_request {
         program: request.procedure.program,
@@ -135,6 +171,7 @@ fn dispatched(
         gid: user.map_or(0, |user| user.gid),
         left_ms: request.deadline.map_or(-1, |deadline| left(deadline).try_into().unwrap_or(i64::MAX)),
         auth: auth.as_ref().map_or(std::ptr::null(), |auth| &raw const *auth),
+        peer: peer.as_c(),
         call: (&raw mut call).cast(),
     };
     let one = one_at_a_time.then(|| ONE.lock().unwrap_or_else(PoisonError::into_inner));
@@ -317,8 +354,11 @@ pub unsafe extern "C" fn frpc_svc_control(option: c_uint, value: *const c_void) 
 }
 
 fn start(listen: &str, key: Option<ClusterKey>) -> Result<c_int, String> {
-    let found = listen.to_socket_addrs().map_err(|error| format!("{listen}: {error}"))?.next();
-    let found = found.ok_or_else(|| format!("{listen}: no address"))?;
+    let mut found = listen.to_socket_addrs().map_err(|error| match error.kind() {
+        ErrorKind::InvalidInput => format!("{listen}: not HOST:PORT"),
+        _ => format!("{listen}: {error}"),
+    })?;
+    let found = found.next().ok_or_else(|| format!("{listen}: no address"))?;
     let mut serving = serving();
     let options = serving.options.clone().unwrap_or_default();
     let options = ServerOptions { listen: found, key, ..options };

@@ -36,6 +36,8 @@ pub struct frpc_handle {
     line: Option<Box<Handle>>,
     process: Process,
     callee: SocketAddr,
+    /// Further addresses of the callee's name.
+    others: Vec<SocketAddr>,
     transport: Transport,
     program: u32,
     version: u32,
@@ -130,7 +132,7 @@ pub unsafe extern "C" fn frpc_createhandle(
             other => return Err(format!("no transport '{other}'; there are tcp and udp")),
         };
         let process = Process::watched()?;
-        let callee = address(host, (program, version), transport)?;
+        let (callee, others) = addresses(host, (program, version), transport)?;
         Ok(Box::into_raw(Box::new(frpc_handle {
             client: SHARED.get_or_init(Client::default).clone(),
             settings: None,
@@ -138,6 +140,7 @@ pub unsafe extern "C" fn frpc_createhandle(
             line: None,
             process,
             callee,
+            others,
             transport,
             program,
             version,
@@ -152,7 +155,11 @@ pub unsafe extern "C" fn frpc_createhandle(
 }
 
 /// `HOST:PORT`, or `HOST`, whose rpcbind is then asked for the program's port.
-fn address(host: &str, program: (u32, u32), transport: Transport) -> Result<SocketAddr, String> {
+fn addresses(
+    host: &str,
+    program: (u32, u32),
+    transport: Transport,
+) -> Result<(SocketAddr, Vec<SocketAddr>), String> {
     let has_port = match host.rsplit_once(':') {
         Some((before, port)) => {
             port.parse::<u16>().is_ok() && (!before.contains(':') || before.ends_with(']'))
@@ -162,7 +169,8 @@ fn address(host: &str, program: (u32, u32), transport: Transport) -> Result<Sock
     let about = |error: &dyn std::fmt::Display| format!("{host}: {error}");
     if has_port {
         let mut found = host.to_socket_addrs().map_err(|error| about(&error))?;
-        return found.next().ok_or_else(|| about(&"no address"));
+        let first = found.next().ok_or_else(|| about(&"no address"))?;
+        return Ok((first, found.filter(|other| *other != first).collect()));
     }
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     let (number, version) = program;
@@ -172,9 +180,9 @@ fn address(host: &str, program: (u32, u32), transport: Transport) -> Result<Sock
     for found in (bare, 0).to_socket_addrs().map_err(|error| about(&error))? {
         let patience = until.saturating_duration_since(Instant::now());
         match rpcbind_lookup(found.ip(), program, transport, patience) {
-            Ok(Some(callee)) => return Ok(callee),
+            Ok(Some(callee)) => return Ok((callee, Vec::new())),
             Ok(None) => {}
-            Err(error) => why = format!("rpcbind: {error}"),
+            Err(error) => why = format!("its rpcbind: {error}; HOST:PORT needs no rpcbind"),
         }
     }
     Err(about(&why))
@@ -244,11 +252,21 @@ unsafe fn decode(bytes: &[u8], routine: Routine, value: *mut c_void) -> Result<(
 }
 
 impl frpc_handle {
-    fn connected(&self) -> Result<Handle, CallError> {
+    fn connected(&mut self) -> Result<Handle, CallError> {
         if self.onc {
             return Ok(self.client.onc_handle(self.callee, self.transport));
         }
-        self.client.handle(self.callee, self.transport)
+        let mut made = self.client.handle(self.callee, self.transport);
+        // A name may have addresses of both families, such as localhost, and the callee listen on one.
+        for _ in 0..self.others.len() {
+            if !matches!(made, Err(CallError::NotExecuted(Refusal::Unreachable))) {
+                break;
+            }
+            let failed = std::mem::replace(&mut self.callee, self.others.remove(0));
+            self.others.push(failed);
+            made = self.client.handle(self.callee, self.transport);
+        }
+        made
     }
 
     /// The timeout of a call.
@@ -275,6 +293,18 @@ impl frpc_handle {
         }
         // SAFETY: the caller's promise.
         unsafe { decode(&answer?, result.0, result.1) }
+    }
+
+    /// The outcome of a failed call.
+    fn told(&self, failure: &Failure) -> frpc_outcome {
+        let told = frpc_outcome::of(failure);
+        match failure {
+            // A server of SunRPC closes the connection of a caller that it doesn't understand.
+            Failure::Call(error @ CallError::NotExecuted(Refusal::Unreachable)) if !self.onc => {
+                frpc_outcome::new(told.stat, true, &format!("{error}; a server of SunRPC needs FRPC_SET_ONC"))
+            }
+            _ => told,
+        }
     }
 
     /// Sends the encoded arguments, and waits for the answer.
@@ -317,7 +347,7 @@ pub unsafe extern "C" fn frpc_call(
         // SAFETY: the caller's promise.
         match unsafe { handle.call(procedure, (args_routine, args), (result_routine, result), timeout) } {
             Ok(()) => handle.latest.succeed(),
-            Err(failure) => handle.latest = frpc_outcome::of(&failure),
+            Err(failure) => handle.latest = handle.told(&failure),
         }
         Ok(handle.latest.stat)
     })

@@ -15,6 +15,11 @@ static bool_t xdr_words(XDR *xdrs, struct words *value)
 static void dispatch(frpc_request *request)
 {
 	struct words words = {0, NULL}, twice;
+	const struct sockaddr_in *peer = (const struct sockaddr_in *)(const void *)request->rq_peer;
+	if (peer->sin_family != AF_INET || peer->sin_port == 0 || peer->sin_addr.s_addr != htonl(INADDR_LOOPBACK)) {
+		frpc_svcerr_systemerr(request);
+		return;
+	}
 	if (request->rq_proc == REFUSE) {
 		frpc_svcerr_application(request, 42, "not today\nroot:\033[2J");
 		return;

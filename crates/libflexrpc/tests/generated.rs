@@ -222,8 +222,8 @@ fn hostile_messages_neither_exhaust_the_stack_nor_leak() {
 }
 
 /// Server and client without arguments find each other by a real rpcbind, and call libtirpc's in both
-/// directions. rpcbind has fixed names and a fixed port, so all of it has a network and a /run of its
-/// own (needs root).
+/// directions; then a caller reaches a callee by a name whose first address isn't the callee's. rpcbind has
+/// fixed names and a fixed port, so all of it has a network and a /run of its own (needs root).
 const BY_RPCBIND: &str = "
     mount -t tmpfs tmpfs /run && mkdir /run/rpcbind && PATH=$PATH:/usr/sbin:/sbin && ip link set lo up
     wait_for() { tries=0; until [ $1 $2 ]; do tries=$((tries + 1)); [ $tries -lt 400 ] || exit 9; sleep 0.05; done; }
@@ -236,7 +236,12 @@ const BY_RPCBIND: &str = "
     ../before/server & server=$!
     tries=0; until ./onc 127.0.0.1 tcp; do tries=$((tries + 1)); [ $tries -lt 100 ] || exit 8; sleep 0.05; done
     ./onc 127.0.0.1 udp || status=7
-    kill $server $rpcbind; exit $status";
+    kill $server $rpcbind; wait $server
+    printf '::1 localhost\\n127.0.0.1 localhost\\n' >hosts && mount --bind hosts /etc/hosts
+    ./server 127.0.0.1:0 >port4 & server=$!
+    wait_for -s port4
+    ./client localhost:$(cat port4) || status=6
+    kill $server; exit $status";
 
 /// The blocks of a language in the manual, in order.
 fn blocks(language: &str) -> Vec<String> {
@@ -281,7 +286,10 @@ fn the_documented_program_moves_and_works() {
         Command::new("unshare").args(["--mount", "--net", "sh", "-c", BY_RPCBIND]).current_dir(&after),
     );
     let sum = "2 + 3 = 5";
-    assert_eq!(String::from_utf8_lossy(&told), format!("{sum}\n{sum}\n{sum} over tcp\n{sum} over udp\n"));
+    assert_eq!(
+        String::from_utf8_lossy(&told),
+        format!("{sum}\n{sum}\n{sum} over tcp\n{sum} over udp\n{sum}\n")
+    );
     let start = || {
         let mut callee = Command::new(after.join("server"));
         let mut callee = callee.arg("127.0.0.1:0").stdout(Stdio::piped()).spawn().unwrap();

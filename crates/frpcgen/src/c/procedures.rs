@@ -108,11 +108,10 @@ impl<'a> Program<'a> {
                 out += &format!("extern {caller};\nextern {callee};\n");
                 procedure.multicasts().iter().for_each(|of| out += &format!("extern {of};\n"));
             }
+            // Not the dispatch function: rpcgen doesn't declare it, and programs that grew from rpcgen's
+            // sample of a caller have a function of the same name.
             let dispatch = self.dispatch(version);
-            out += &format!(
-                "extern void {dispatch}(frpc_request *);\n\
-                 extern int {dispatch}_freeresult(frpc_request *, xdrproc_t, void *);\n"
-            );
+            out += &format!("extern int {dispatch}_freeresult(frpc_request *, xdrproc_t, caddr_t);\n");
         }
         out
     }

@@ -14,7 +14,7 @@ pub fn file(unit: &Unit<'_>, with_main: bool) -> String {
             for procedure in program.of_version(version) {
                 out += &serving(unit, &program.dispatch(version), &procedure);
             }
-            out += &dispatching(&program, version);
+            out += &dispatching(&program, version, with_main);
         }
     }
     if with_main { out + &main(unit) } else { out }
@@ -46,7 +46,7 @@ fn serving(unit: &Unit<'_>, dispatch: &str, procedure: &Procedure<'_>) -> String
         };
         passed.push(place.clone());
         let free = match &result {
-            Some(_) => format!("\t{dispatch}_freeresult(rqstp, (xdrproc_t){routine}, {place});\n"),
+            Some(_) => format!("\t{dispatch}_freeresult(rqstp, (xdrproc_t){routine}, (caddr_t){place});\n"),
             None => String::new(),
         };
         (
@@ -83,11 +83,15 @@ fn serving(unit: &Unit<'_>, dispatch: &str, procedure: &Procedure<'_>) -> String
     format!("{out}\n{clear}{decode}{answer}{free}{free_result}}}\n")
 }
 
-fn dispatching<'a>(program: &Program<'a>, version: &'a Version) -> String {
-    let mut out = format!(
-        "\nvoid\n{}(frpc_request *rqstp)\n{{\n\tswitch (rqstp->rq_proc) {{\n",
-        program.dispatch(version)
-    );
+/// The dispatch function of a version. Beside a `main` nothing else calls it. Otherwise the program declares
+/// and registers it, as with rpcgen's `-m`.
+fn dispatching<'a>(program: &Program<'a>, version: &'a Version, with_main: bool) -> String {
+    let name = program.dispatch(version);
+    let begin = match with_main {
+        true => "static void".to_owned(),
+        false => format!("void {name}(frpc_request *);\n\nvoid"),
+    };
+    let mut out = format!("\n{begin}\n{name}(frpc_request *rqstp)\n{{\n\tswitch (rqstp->rq_proc) {{\n");
     for procedure in program.of_version(version) {
         let _ = write!(
             out,
@@ -140,7 +144,7 @@ pub fn sample(unit: &Unit<'_>) -> String {
             for version in program.versions {
                 let _ = write!(
                     out,
-                    "\nint\n{}_freeresult(frpc_request *rqstp, xdrproc_t xdr_result, void *result)\n{{\n\
+                    "\nint\n{}_freeresult(frpc_request *rqstp, xdrproc_t xdr_result, caddr_t result)\n{{\n\
                      \t(void)rqstp;\n\txdr_free(xdr_result, result);\n\
                      \n\t/*\n\t * insert additional freeing code here, if needed\n\t */\n\n\treturn 1;\n}}\n",
                     program.dispatch(version)
