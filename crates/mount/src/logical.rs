@@ -6,6 +6,7 @@
 //!   read ───→ overlay over a reader of the bytes published before
 //! ```
 
+use crate::ledger::{Note, Written};
 use crate::overlay::{Overlay, compose};
 use crate::patience::may_be_reopened;
 use crate::plain::Access;
@@ -29,6 +30,7 @@ const MOST_TRIES: u32 = 3;
 
 /// A logical file that is open here, by any number of handles.
 pub struct Logical {
+    note: Note,
     state: Arc<tokio::sync::Mutex<State>>,
 }
 
@@ -49,9 +51,14 @@ pub struct State {
 impl Logical {
     /// A file in a container.
     pub fn new(access: Access, container: Container) -> Self {
-        let (overlay, memory) = (Overlay::default(), Vec::new());
+        let (overlay, memory, note) = (Overlay::default(), Vec::new(), access.note.clone());
         let state = State { access, container, writer: None, overlay, memory, base: None, length: 0 };
-        Self { state: Arc::new(tokio::sync::Mutex::new(state)) }
+        Self { note, state: Arc::new(tokio::sync::Mutex::new(state)) }
+    }
+
+    /// The file's note.
+    pub fn note(&self) -> &Note {
+        &self.note
     }
 
     /// The state, for a change of the file's name or times.
@@ -80,29 +87,12 @@ impl Logical {
         Ok(compose(offset, end, below, &runs))
     }
 
-    /// Writes at `at`, or at the end.
-    pub async fn write(&self, at: Option<u64>, data: Bytes) -> Result<()> {
+    /// Writes at `at`, or at the end. The request's number is 0 if it can't come again.
+    pub async fn write(&self, at: Option<u64>, data: Bytes, request: u64) -> Result<()> {
         let mut state = self.state.lock().await;
-        state.base().await?;
-        let offset = at.unwrap_or(state.length);
-        let Some(end) = offset.checked_add(data.len() as u64) else {
-            return fail(ErrorKind::InvalidArgument, "beyond the longest file");
-        };
-        // A failed publication leaves its bytes here. They must not grow under a program that ignores errors.
-        if state.is_full() {
-            state.sync().await?;
-        }
-        // First, so that another writer writes these bytes, too.
-        state.overlay.write(offset, data.clone());
-        let written = match &mut state.writer {
-            Some(writer) => writer.write_at(offset, data).await,
-            None => state.begin().await,
-        };
-        if let Err(error) = written {
-            state.again(error).await?;
-        }
-        state.length = state.length.max(end);
-        if state.is_full() { state.sync().await } else { Ok(()) }
+        state.write(at, data).await?;
+        self.note.done(request);
+        Ok(())
     }
 
     /// The length, with all bytes written here.
@@ -142,6 +132,33 @@ impl Logical {
 }
 
 impl State {
+    async fn write(&mut self, at: Option<u64>, data: Bytes) -> Result<()> {
+        self.base().await?;
+        let offset = at.unwrap_or(self.length);
+        let Some(end) = offset.checked_add(data.len() as u64) else {
+            return fail(ErrorKind::InvalidArgument, "beyond the longest file");
+        };
+        // A failed publication leaves its bytes here. They must not grow under a program that ignores errors.
+        if self.is_full() {
+            self.sync().await?;
+        }
+        if self.overlay.is_empty() {
+            // After a kill, these bytes are lost, and the file's users learn it.
+            self.access.note.written(0, Written { safe: 0, end: 0, at_ms: 0, last: 0 });
+        }
+        // First, so that another writer writes these bytes, too.
+        self.overlay.write(offset, data.clone());
+        let written = match &mut self.writer {
+            Some(writer) => writer.write_at(offset, data).await,
+            None => self.begin().await,
+        };
+        if let Err(error) = written {
+            self.again(error).await?;
+        }
+        self.length = self.length.max(end);
+        if self.is_full() { self.sync().await } else { Ok(()) }
+    }
+
     async fn writer(&mut self) -> Result<&mut Writer> {
         if self.writer.is_none() {
             self.begin().await?;
@@ -200,6 +217,7 @@ impl State {
     /// No bytes are here alone any more.
     fn published(&mut self) {
         self.overlay.clear();
+        self.access.note.clean();
         self.memory.clear();
         self.base = None;
     }
@@ -262,7 +280,8 @@ mod tests {
         let options = strait_plfs::Options::default();
         let container = Container::create(store.clone(), &who, &path, &options).await.unwrap();
         let (capabilities, patience) = (store.capabilities(), Patience::Soft(Duration::from_millis(1)));
-        Logical::new(Access { store, capabilities, who, patience, memory: memory.clone() }, container)
+        let note = Note::new(Arc::default(), 0);
+        Logical::new(Access { store, capabilities, who, patience, memory: memory.clone(), note }, container)
     }
 
     async fn unpublished(files: &[Logical]) -> usize {
@@ -282,7 +301,7 @@ mod tests {
         }
         for _ in 0..8 {
             for file in &files {
-                file.write(None, Bytes::from(vec![7; MIB])).await.unwrap();
+                file.write(None, Bytes::from(vec![7; MIB]), 0).await.unwrap();
                 let kept = unpublished(&files).await;
                 assert!(kept <= 12 * MIB, "{kept} bytes: half of the memory, and 1 MiB of each file");
             }
@@ -296,11 +315,11 @@ mod tests {
     async fn writes_that_fail_one_after_the_other_take_no_more_memory() {
         let (store, memory) = (MemoryStore::new("ada"), Pool::new(1 << 30));
         let file = file(&store, "/f", &memory).await;
-        file.write(Some(0), Bytes::from(vec![7; MIB])).await.unwrap();
+        file.write(Some(0), Bytes::from(vec![7; MIB]), 0).await.unwrap();
         store.remove(&Principal::new("ada"), &StorePath::parse("/f").unwrap(), true).await.unwrap();
         let mut failures = 0;
         for at in 1..100 {
-            let written = file.write(Some(at * MIB as u64), Bytes::from(vec![7; MIB])).await;
+            let written = file.write(Some(at * MIB as u64), Bytes::from(vec![7; MIB]), 0).await;
             failures += usize::from(written.is_err());
         }
         assert!(failures > 60, "{failures}");
