@@ -17,7 +17,7 @@ pub mod exchange;
 
 use crate::Options;
 use crate::identity::Identity;
-use crate::ledger::Written;
+use crate::ledger::{Run, Written};
 use crate::nodes::Known;
 use serde::{Deserialize, Serialize};
 use strait_store::{Error, ErrorKind, Principal};
@@ -161,6 +161,8 @@ pub enum Body {
     },
     /// A container of PLFS.
     Logical,
+    /// The same, with bytes that a killed process hadn't published.
+    Unpublished(Vec<Run>),
 }
 
 /// An error of an open file, which its next close reports.

@@ -14,8 +14,8 @@
 //! asks for that (FUSE_NOTIFY_RESEND, Linux 6.9). The next server has the nodes, lookup counts and
 //! handles that the kernel knows, from the record ([`crate::ledger`]). A change that it finds executed
 //! there gets its answer from there; the store's state settles one that was only begun. Written bytes
-//! that the store lacks go to it, once it gives the file back to the mount's session. Bytes of PLFS files
-//! that weren't published are lost, and the next sync or close of the file fails.
+//! that the store lacks go to it, once it gives the file back to the mount's session. Where that can't
+//! be, the next write, sync or close of the file fails.
 //!
 //! The keeper does as little as possible, so that it lives. If servers are killed one after the other,
 //! it pauses longer each time, and at last unmounts. If its server ends by itself, or hands the mount

@@ -7,6 +7,7 @@
 //! | node | node | its name, and the kernel's references |
 //! | file | file | node and user |
 //! | reading, written, failed | file | its reader's identity, unflushed range, lost bytes |
+//! | run | file and place in order | unpublished bytes of a PLFS file |
 //! | handle | handle | its file or directory, and the request that opened it |
 //! | hidden | node | the user that removed it |
 //! | request | request | a change that was begun, or its answer |
@@ -17,7 +18,7 @@
 mod bytes;
 mod record;
 
-pub use bytes::Written;
+pub use bytes::{RING, Written};
 pub use record::{Entry, memory};
 
 use bytes::Bytes;
@@ -34,6 +35,9 @@ use strait_store::SessionSecret;
 
 /// Numbers that are recorded as given at once: one entry for so many.
 const AHEAD: u64 = 1_024;
+
+/// Bits of a run's place in order, in its number. A PLFS file publishes long before 2^24 writes.
+const RUN_BITS: u32 = 24;
 
 /// Kinds of values.
 #[derive(Debug, Clone, Copy)]
@@ -59,6 +63,8 @@ pub enum Kind {
     Hidden,
     /// [`Step`].
     Request,
+    /// [`Run`].
+    Run,
 }
 
 /// Counters whose numbers are never given again.
@@ -126,6 +132,28 @@ pub struct OpenFile<W> {
     pub who: W,
     /// PLFS keeps it.
     pub logical: bool,
+}
+
+/// Bytes of a PLFS file that were written, and not published.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct Run {
+    /// The same for all runs between two publications, and for no others of the file.
+    pub since: u64,
+    /// Offset in the file.
+    pub offset: u64,
+    /// Begin of the bytes in the file's ring.
+    pub place: u64,
+    /// Their number.
+    pub length: u64,
+    /// The request that wrote them.
+    pub request: u64,
+}
+
+impl Run {
+    /// The file that a run's number belongs to.
+    pub fn file(number: u64) -> u64 {
+        number >> RUN_BITS
+    }
 }
 
 /// A handle that the kernel has.
@@ -340,6 +368,39 @@ impl Note {
         match &self.ledger.record {
             Some((_, bytes)) => bytes.read(self.number, written.safe..written.end),
             None => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    /// Whether a keeper has this.
+    pub fn is_kept(&self) -> bool {
+        self.ledger.of().is_some()
+    }
+
+    /// A PLFS file has unpublished bytes: the runs with this mark.
+    pub fn unpublished(&self, since: u64) {
+        self.ledger.set(Kind::Written, self.number, &Written { safe: since, end: 0, at_ms: 0, last: 0 });
+    }
+
+    /// The next of these runs is written.
+    pub fn run(&self, index: u64, run: &Run, data: &[u8]) {
+        self.bytes(run.place, data);
+        self.ledger.set(Kind::Run, self.number << RUN_BITS | index, run);
+    }
+
+    /// The bytes of a run that an earlier process wrote.
+    ///
+    /// # Errors
+    /// There are none.
+    pub fn recall_run(&self, run: &Run) -> io::Result<Vec<u8>> {
+        let end = run.place.saturating_add(run.length);
+        self.recall(&Written { safe: run.place, end, at_ms: 0, last: 0 })
+    }
+
+    /// All runs are published.
+    pub fn published(&self, runs: u64) {
+        self.clean();
+        if let Some((record, _)) = self.ledger.of() {
+            (0..runs).for_each(|index| record.forget(key(Kind::Run, self.number << RUN_BITS | index)));
         }
     }
 

@@ -1,12 +1,11 @@
 //! A killed process's mount, as its [`Ledger`] has it.
 
 use crate::handover::{Body, Failure, File, Handle, State, User};
-use crate::ledger::{Counter, Entry, Kind, Ledger, Mounted, OpenFile, OpenHandle, Step, Written};
+use crate::ledger::{Counter, Entry, Kind, Ledger, Mounted, OpenFile, OpenHandle, Run, Step, Written};
 use crate::nodes::Known;
 use serde::de::DeserializeOwned;
 use std::collections::{HashMap, HashSet};
 use std::io;
-use strait_store::{Error, ErrorKind};
 
 /// Requests that an earlier process had begun. The kernel sends them again.
 #[derive(Debug, Default)]
@@ -75,22 +74,28 @@ fn value<T: DeserializeOwned>(bytes: &[u8]) -> io::Result<T> {
 fn files(values: &[Entry], past: &mut Past) -> io::Result<Vec<File>> {
     let by_file = |kind| all(values, kind).collect::<HashMap<u64, &[u8]>>();
     let [reading, written, failed] = [Kind::Reading, Kind::Written, Kind::Failed].map(by_file);
+    let mut runs: HashMap<u64, Vec<Run>> = HashMap::new();
+    for (number, bytes) in all(values, Kind::Run) {
+        runs.entry(Run::file(number)).or_default().push(value(bytes)?);
+    }
     let mut files = Vec::new();
     for (number, bytes) in all(values, Kind::File) {
         let OpenFile { node, who, logical } = value::<OpenFile<User>>(bytes)?;
-        let mut failed = failed.get(&number).map(|bytes| value::<Failure>(bytes)).transpose()?;
+        let failed = failed.get(&number).map(|bytes| value::<Failure>(bytes)).transpose()?;
         let written = written.get(&number).map(|bytes| value::<Written>(bytes)).transpose()?;
         if let Some(written) = &written {
             past.done.insert(written.last, Step::Done);
         }
-        if logical && written.is_some() {
-            let message = "unpublished bytes were lost when the mount's process was killed";
-            failed.get_or_insert_with(|| Failure::from(&Error::new(ErrorKind::Internal, message)));
-        }
         let identity = reading.get(&number).map(|bytes| value::<Vec<u8>>(bytes)).transpose()?;
-        let body = match logical && failed.is_none() {
-            true => Body::Logical,
-            false => Body::Plain { failed, identity, written: written.filter(|_| !logical) },
+        let body = match (logical && failed.is_none(), written) {
+            (false, written) => Body::Plain { failed, identity, written: written.filter(|_| !logical) },
+            (true, None) => Body::Logical,
+            (true, Some(written)) => {
+                let mut runs = runs.remove(&number).unwrap_or_default();
+                runs.retain(|run| run.since == written.safe);
+                past.done.extend(runs.iter().map(|run| (run.request, Step::Done)));
+                Body::Unpublished(runs)
+            }
         };
         files.push(File { node, who, body, number });
     }

@@ -209,7 +209,7 @@ impl Core {
                 let (failed, identity) = (failed.map(Error::from), identity.map(bytes::Bytes::from));
                 Body::Plain(Plain::again(access, failed, identity, written).await)
             }
-            handover::Body::Logical => {
+            body @ (handover::Body::Logical | handover::Body::Unpublished(_)) => {
                 let lost =
                     async |error| Body::Plain(Plain::again(access.clone(), Some(error), None, None).await);
                 let Ok(path) = self.path(node) else {
@@ -217,7 +217,15 @@ impl Core {
                 };
                 let open = || Container::open(self.store.clone(), who, &path);
                 match self.settings.patience.with(open).await {
-                    Ok(container) => Body::Logical(Logical::new(access, container)),
+                    Ok(container) => {
+                        let handover::Body::Unpublished(runs) = body else {
+                            return Body::Logical(Logical::new(access, container));
+                        };
+                        match Logical::again(access.clone(), container, &runs) {
+                            Ok(logical) => Body::Logical(logical),
+                            Err(error) => lost(error).await,
+                        }
+                    }
                     Err(error) => {
                         tracing::warn!("{error}; it was open in the mount's earlier process");
                         lost(error).await

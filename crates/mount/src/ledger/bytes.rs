@@ -1,8 +1,8 @@
 //! Written bytes that the store may lack, in a file of memory that survives the process.
 //!
-//! Each open file has a ring, at a place of its own in the memory's endless address space. A byte's
-//! place follows from its offset, so that a byte that is written twice has one place. The memory of
-//! flushed bytes is given back.
+//! Each open file has a ring, at a place of its own in the memory's endless address space. In a plain
+//! file, a byte's place follows from its offset, so that a byte that is written twice has one place. A
+//! PLFS file's runs lie one after the other. The memory of flushed bytes is given back.
 
 use super::record::punch;
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,8 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
-/// Length of a ring, 32 MiB: more than an open file ever has unflushed ([`crate::plain`]).
+/// Length of a ring, 32 MiB: more than an open plain file ever has unflushed, and as much as a PLFS file
+/// has unpublished.
 pub const RING: u64 = 32 << 20;
 const PAGE: u64 = 4_096;
 
