@@ -3,30 +3,34 @@
 mod files;
 mod handing;
 mod renaming;
+mod repeats;
 #[cfg(test)]
 mod tests;
 
 use crate::fault::{Answer, Fault};
+use crate::handover::User;
 use crate::identity::Identity;
+use crate::ledger::{Counter, Ledger, Mounted, Note, OpenFile};
 use crate::listing::Listing;
 use crate::logical::{Logical, State};
 use crate::nodes::Nodes;
 use crate::patience::Patience;
 use crate::plain::{Access, Level, Place, Plain, Writing};
+use crate::recall::Past;
 use crate::times::{milliseconds, time};
 use glob::Pattern;
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 use strait_plfs::Container;
 use strait_store::budget::Pool;
 use strait_store::names::{Names, group_name, user_name};
 use strait_store::{
-    ErrorKind, FileStatus, FileSystem, FileType, MAX_NAME_BYTES, Principal, StorePath, StoreStatus, encoding,
-    fail,
+    ErrorKind, FileStatus, FileSystem, FileType, MAX_NAME_BYTES, Principal, SessionSecret, StorePath,
+    StoreStatus, encoding, fail,
 };
 use tokio::sync::OwnedMutexGuard;
 
@@ -56,6 +60,8 @@ const MOST_HANDLES: usize = 65_536;
 const WRITE_MEMORY: u64 = 256 << 20;
 /// Begin of the names that removed files have until they are closed.
 const HIDDEN: &str = ".strait-removed-";
+/// Begin of the names that replaced files have until another has their name.
+const ASIDE: &str = ".strait-removed-a";
 
 /// A mount's behaviour.
 #[derive(Debug, Clone)]
@@ -72,13 +78,15 @@ pub struct Settings {
     pub read_only: bool,
 }
 
-/// The calling process's user and group.
+/// The calling process's user and group, and its request.
 #[derive(Debug, Clone, Copy)]
 pub struct Caller {
     /// User number.
     pub uid: u32,
     /// Group number.
     pub gid: u32,
+    /// The request's number, which comes again only for the same request; 0 if none is known.
+    pub request: u64,
 }
 
 /// Attributes of a node.
@@ -138,6 +146,20 @@ struct File {
     who: Principal,
 }
 
+impl File {
+    fn note(&self) -> &Note {
+        match &self.body {
+            Body::Plain(plain) => plain.note(),
+            Body::Logical(logical) => logical.note(),
+        }
+    }
+
+    fn record(&self) {
+        let (who, logical) = (User::from(&self.who), matches!(self.body, Body::Logical(_)));
+        self.note().open(&OpenFile { node: self.node, who, logical });
+    }
+}
+
 /// An open file's node and user.
 type FileKey = (u64, Arc<str>);
 
@@ -153,6 +175,17 @@ enum Handle {
     Directory(Arc<tokio::sync::Mutex<Listing>>, u64),
 }
 
+/// What a keeper has for the mount's process: nothing without one.
+#[derive(Default)]
+pub struct Kept {
+    /// Where it records its state.
+    pub ledger: Arc<Ledger>,
+    /// The requests of a process before it.
+    pub past: Past,
+    /// What all processes of the mount have in common.
+    pub mounted: Option<Mounted>,
+}
+
 /// A mount, without FUSE.
 pub struct Core {
     store: Arc<dyn FileSystem>,
@@ -166,7 +199,15 @@ pub struct Core {
     files: Mutex<HashMap<FileKey, (Arc<File>, usize)>>,
     handles: Mutex<HashMap<u64, Handle>>,
     last_handle: AtomicU64,
+    last_file: AtomicU64,
     memory: Arc<Pool>,
+    ledger: Arc<Ledger>,
+    /// The requests of the process before.
+    past: Past,
+    /// Of the names of removed files.
+    nonce: u64,
+    /// In which files are written, so that the next process may go on with them.
+    session: Option<SessionSecret>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -175,13 +216,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Core {
     /// A mount of `root` and all beneath it.
-    pub fn new(store: Arc<dyn FileSystem>, root: StorePath, settings: Settings) -> Self {
+    pub fn new(store: Arc<dyn FileSystem>, root: StorePath, settings: Settings, kept: Kept) -> Self {
+        let Kept { ledger, past, mounted } = kept;
         let names = match &settings.identity {
             Identity::One(who) => Names::new(&who.user),
             Identity::Caller => Names::default(),
         };
         Self {
-            nodes: Mutex::new(Nodes::new(root.clone())),
+            nodes: Mutex::new(Nodes::new(root.clone(), ledger.clone())),
             store,
             root,
             settings,
@@ -190,7 +232,12 @@ impl Core {
             files: Mutex::default(),
             handles: Mutex::default(),
             last_handle: AtomicU64::new(0),
+            last_file: AtomicU64::new(ledger.last(Counter::File)),
             memory: Pool::new(WRITE_MEMORY),
+            ledger,
+            past,
+            nonce: mounted.as_ref().map_or_else(|| u64::from_le_bytes(random()), |mounted| mounted.nonce),
+            session: mounted.map(|mounted| mounted.session()),
         }
     }
 
@@ -204,10 +251,14 @@ impl Core {
     }
 
     fn who(&self, caller: Caller) -> Principal {
-        match &self.settings.identity {
+        self.in_session(match &self.settings.identity {
             Identity::One(who) => who.clone(),
             Identity::Caller => self.names.principal(caller.uid, caller.gid),
-        }
+        })
+    }
+
+    fn in_session(&self, who: Principal) -> Principal {
+        Principal { session: who.session.or(self.session), ..who }
     }
 
     fn path(&self, node: u64) -> Answer<StorePath> {
@@ -506,8 +557,16 @@ impl Core {
         File { body, node, who: who.clone() }
     }
 
+    /// For a file that is about to be opened.
     fn access(&self, who: &Principal) -> Access {
+        let number = self.last_file.fetch_add(1, Ordering::Relaxed) + 1;
+        self.ledger.gives(Counter::File, number);
+        self.access_of(who, number)
+    }
+
+    fn access_of(&self, who: &Principal, number: u64) -> Access {
         Access {
+            note: Note::new(self.ledger.clone(), number),
             store: self.store.clone(),
             capabilities: self.store.capabilities(),
             who: who.clone(),
@@ -560,10 +619,14 @@ impl Core {
         let (path, _) = self.entry(parent, name)?;
         let who = self.who(caller);
         match self.settings.patience.with(|| self.store.stat(&who, &path)).await {
+            Ok(status) if status.is_directory() && self.is_again(caller) => {
+                return self.lookup(caller, parent, name).await;
+            }
             Ok(_) => return Err(Fault(EEXIST)),
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(error.into()),
         }
+        self.begins(caller);
         let make = || self.store.mkdirs(&who, &path, Some(mode & 0o7777));
         self.settings.patience.with(make).await?;
         self.lookup(caller, parent, name).await
@@ -592,9 +655,13 @@ impl Core {
 
     /// Opens a directory for listing.
     pub async fn opendir(&self, caller: Caller, node: u64) -> Answer<u64> {
+        if let Some(handle) = self.past.opened.get(&caller.request) {
+            return Ok(*handle);
+        }
         let listing = Listing::new(self.store.clone(), self.who(caller), self.path(node)?);
         lock(&self.nodes).use_more(node);
-        let handle = self.add_handle(Handle::Directory(Arc::new(tokio::sync::Mutex::new(listing)), node));
+        let listing = Handle::Directory(Arc::new(tokio::sync::Mutex::new(listing)), node);
+        let handle = self.add_handle(listing, caller.request).await;
         handle.inspect_err(|_| lock(&self.nodes).use_less(node))
     }
 

@@ -18,6 +18,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use strait_store::FileType;
 use tokio::runtime::Handle;
 
+/// Set in the number of a request that is sent again (FUSE_UNIQUE_RESEND).
+const RESENT: u64 = 1 << 63;
 /// Numbers are never given again, so one generation does.
 const GENERATION: Generation = Generation(0);
 /// Bytes of a request at most, 1 MiB: what the kernel sends (fs.fuse.max_pages_limit, 256 pages).
@@ -58,7 +60,12 @@ impl Face {
 }
 
 fn caller(request: &Request) -> Caller {
-    Caller { uid: request.uid(), gid: request.gid() }
+    Caller { uid: request.uid(), gid: request.gid(), request: number(request) }
+}
+
+/// The request's number, the same if the kernel sends it again.
+fn number(request: &Request) -> u64 {
+    request.unique().0 & !RESENT
 }
 
 fn errno(fault: Fault) -> Errno {
@@ -197,7 +204,9 @@ impl Filesystem for Face {
     ) {
         let (caller, name) = (caller(request), name.to_owned());
         self.spawn(|core| async move {
-            entry(reply, core.lifetime(), core.mknod(caller, parent.0, &name, mode).await);
+            let made = core.once_made(caller, core.mknod(caller, parent.0, &name, mode)).await;
+            entry(reply, core.lifetime(), made);
+            core.answered(caller.request);
         });
     }
 
@@ -212,18 +221,26 @@ impl Filesystem for Face {
     ) {
         let (caller, name) = (caller(request), name.to_owned());
         self.spawn(|core| async move {
-            entry(reply, core.lifetime(), core.mkdir(caller, parent.0, &name, mode).await);
+            let made = core.once_made(caller, core.mkdir(caller, parent.0, &name, mode)).await;
+            entry(reply, core.lifetime(), made);
+            core.answered(caller.request);
         });
     }
 
     fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let (caller, name) = (caller(request), name.to_owned());
-        self.spawn(|core| async move { empty(reply, core.unlink(caller, parent.0, &name).await) });
+        self.spawn(|core| async move {
+            empty(reply, core.once(caller, core.unlink(caller, parent.0, &name)).await);
+            core.answered(caller.request);
+        });
     }
 
     fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let (caller, name) = (caller(request), name.to_owned());
-        self.spawn(|core| async move { empty(reply, core.rmdir(caller, parent.0, &name).await) });
+        self.spawn(|core| async move {
+            empty(reply, core.once(caller, core.rmdir(caller, parent.0, &name)).await);
+            core.answered(caller.request);
+        });
     }
 
     fn rename(
@@ -243,8 +260,9 @@ impl Filesystem for Face {
         }
         let replace = !flags.contains(RenameFlags::RENAME_NOREPLACE);
         self.spawn(|core| async move {
-            let renamed = core.rename(caller, (parent.0, &name), (new_parent.0, &new_name), replace).await;
-            empty(reply, renamed);
+            let renames = core.rename(caller, (parent.0, &name), (new_parent.0, &new_name), replace);
+            empty(reply, core.once(caller, renames).await);
+            core.answered(caller.request);
         });
     }
 
@@ -270,7 +288,8 @@ impl Filesystem for Face {
     ) {
         let (caller, name) = (caller(request), name.to_owned());
         self.spawn(|core| async move {
-            match core.create(caller, parent.0, &name, mode, open_flags).await {
+            let creates = core.create(caller, parent.0, &name, mode, open_flags);
+            match core.once_created(caller, creates).await {
                 Ok((attributes, opened)) => reply.created(
                     &core.lifetime(),
                     &attr(&attributes),
@@ -280,6 +299,7 @@ impl Filesystem for Face {
                 ),
                 Err(fault) => reply.error(errno(fault)),
             }
+            core.answered(caller.request);
         });
     }
 
@@ -304,7 +324,7 @@ impl Filesystem for Face {
 
     fn write(
         &self,
-        _: &Request,
+        request: &Request,
         _: INodeNo,
         handle: FileHandle,
         offset: u64,
@@ -314,13 +334,14 @@ impl Filesystem for Face {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let data = Bytes::copy_from_slice(data);
+        let (request, data) = (number(request), Bytes::copy_from_slice(data));
         self.spawn(|core| async move {
             let length = data.len() as u32;
-            match core.write(handle.0, offset, data).await {
+            match core.write(request, handle.0, offset, data).await {
                 Ok(()) => reply.written(length),
                 Err(fault) => reply.error(errno(fault)),
             }
+            core.answered(request);
         });
     }
 

@@ -17,6 +17,7 @@ pub mod exchange;
 
 use crate::Options;
 use crate::identity::Identity;
+use crate::ledger::{Run, Written};
 use crate::nodes::Known;
 use serde::{Deserialize, Serialize};
 use strait_store::{Error, ErrorKind, Principal};
@@ -140,6 +141,9 @@ pub struct File {
     pub who: User,
     /// Its kind and state, by which the next process opens it.
     pub body: Body,
+    /// Its number in a record that survived its process; 0 after a hand-over.
+    #[serde(default)]
+    pub number: u64,
 }
 
 /// Kinds of open files.
@@ -151,9 +155,14 @@ pub enum Body {
         failed: Option<Failure>,
         /// Of the file that is open for reading.
         identity: Option<Vec<u8>>,
+        /// The range that the store may lack, if its process was killed.
+        #[serde(default)]
+        written: Option<Written>,
     },
     /// A container of PLFS.
     Logical,
+    /// The same, with bytes that a killed process hadn't published.
+    Unpublished(Vec<Run>),
 }
 
 /// An error of an open file, which its next close reports.

@@ -14,7 +14,8 @@
 //! whose names match a pattern are containers of PLFS, with writes at any place by any number of
 //! writers.
 //!
-//! Another process may take the mount over while programs use it: [`Mount::take_over`].
+//! Another process may take the mount over while programs use it: [`Mount::take_over`]. With a
+//! [`Keeper`], the mount survives the kill of its process: [`Mount::go_on`].
 //!
 //! This room must never: read flags; name a store; act for another user than [`Identity`] says; answer a
 //! write before it is in order with those before it; report a failed write as success at close(2).
@@ -25,6 +26,8 @@ mod fault;
 mod gate;
 mod handover;
 mod identity;
+mod keeper;
+mod ledger;
 mod listing;
 mod logical;
 mod nodes;
@@ -32,19 +35,23 @@ mod overlay;
 mod patience;
 mod place;
 mod plain;
+mod recall;
 mod resume;
 mod times;
 
 pub use core::Settings;
 pub use glob::Pattern;
 pub use identity::Identity;
+pub use keeper::{Ends, Keeper, Link};
 pub use patience::Patience;
 
-use crate::core::Core;
+use crate::core::{Core, Kept};
 use crate::face::Face;
 use crate::gate::Gate;
 use crate::handover::Terms;
 use crate::handover::exchange::{self, LIMITS, Offer};
+use crate::ledger::{Ledger, Mounted};
+use crate::recall::Found;
 use fuser::{BackgroundSession, Config, Session, SessionACL};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -86,11 +93,13 @@ pub struct Mount {
     device: OwnedFd,
     /// For the next process, from the one before.
     listener: Mutex<Option<UnixListener>>,
+    link: Option<Link>,
     session: BackgroundSession,
 }
 
 impl Mount {
-    /// Mounts `root` of a store on a directory, and serves it on the caller's tokio runtime.
+    /// Mounts `root` of a store on a directory, and serves it on the caller's tokio runtime. With a
+    /// keeper's `link`, the mount survives the kill of this process, if the kernel allows it.
     ///
     /// # Errors
     /// The directory can't be mounted on, or FUSE isn't there.
@@ -99,11 +108,14 @@ impl Mount {
         root: StorePath,
         directory: &Path,
         options: Options,
+        mut link: Option<Link>,
     ) -> io::Result<Self> {
         let directory = place::prepare(directory)?;
+        let kept = kept(link.as_mut(), &directory)?;
+        let ledger = kept.ledger.clone();
         let (terms, mut config) = (Terms::of(&options), config(&options));
         let (acl, read_only) = (config.acl, options.settings.read_only);
-        let (core, gate) = (Arc::new(Core::new(store, root, options.settings)), Arc::default());
+        let (core, gate) = (Arc::new(Core::new(store, root, options.settings, kept)), Arc::default());
         let face = Face::new(core.clone(), Arc::clone(&gate), tokio::runtime::Handle::current());
         let place = place::Options { source: options.source, allow_other: options.allow_other, read_only };
         let session = if nix::unistd::geteuid().is_root() {
@@ -115,8 +127,10 @@ impl Mount {
             Session::new(face, &directory, &config)?
         };
         let device = session.as_fd().try_clone_to_owned()?;
+        survives(link.as_ref(), &device, &ledger);
         let session = session.spawn()?;
-        let mount = Self { core, gate, directory, terms, device, listener: Mutex::default(), session };
+        let listener = Mutex::default();
+        let mount = Self { core, gate, directory, terms, device, listener, link, session };
         if !place::raise_read_ahead(&mount.directory) {
             tracing::debug!("the kernel's read-ahead stays as it is; root may raise it");
         }
@@ -134,20 +148,68 @@ impl Mount {
         root: StorePath,
         directory: &Path,
         options: Options,
+        mut link: Option<Link>,
     ) -> io::Result<Self> {
         let (directory, number) = place::served(directory)?;
         place::leave(&number)?;
         let (terms, config) = (Terms::of(&options), config(&options));
         let mut peer = exchange::connect(&number, &directory).await?;
         let (state, device, listener) = exchange::ask(&mut peer, &terms).await?;
-        let core = Core::again(store, root, options.settings, state).await.map_err(io::Error::other)?;
+        let kept = kept(link.as_mut(), &directory)?;
+        let ledger = kept.ledger.clone();
+        let core = Core::again(store, root, options.settings, kept, state).await.map_err(io::Error::other)?;
+        core.record_all().await;
         let (core, gate) = (Arc::new(core), Arc::default());
         let face = Face::new(core.clone(), Arc::clone(&gate), tokio::runtime::Handle::current());
         let session = resume::session(face, &device, config)?;
         exchange::take(peer).await?;
+        survives(link.as_ref(), &device, &ledger);
         let session = session.spawn()?;
+        if let Some(link) = &link {
+            link.listens(listener.as_fd());
+        }
         let listener = Mutex::new(Some(listener));
-        Ok(Self { core, gate, directory, terms, device, listener, session })
+        Ok(Self { core, gate, directory, terms, device, listener, link, session })
+    }
+
+    /// Goes on with the mount of a process that was killed, as its keeper kept it. Programs that use the
+    /// mount only wait meanwhile.
+    ///
+    /// # Errors
+    /// The record doesn't suffice.
+    pub async fn go_on(
+        store: Arc<dyn FileSystem>,
+        root: StorePath,
+        options: Options,
+        mut link: Link,
+    ) -> io::Result<Self> {
+        let (Some([record, bytes]), Some(device)) = (link.memory.take(), link.device.take()) else {
+            return Err(io::Error::other("the keeper has no mount"));
+        };
+        let (ledger, values) = Ledger::again(record, bytes)?;
+        let found = Found::read(&ledger, &values)?;
+        drop(values);
+        let (terms, config, directory) = (Terms::of(&options), config(&options), found.mounted.directory());
+        let ledger = Arc::new(ledger);
+        let kept = Kept { ledger: ledger.clone(), past: found.past, mounted: Some(found.mounted) };
+        let core = Core::again(store, root, options.settings, kept, found.state).await;
+        let (core, gate) = (Arc::new(core.map_err(io::Error::other)?), Arc::default());
+        let face = Face::new(core.clone(), Arc::clone(&gate), tokio::runtime::Handle::current());
+        let session = resume::session(face, &device, config)?;
+        ledger.go_on();
+        if let Err(error) = resume::resend(&device) {
+            tracing::debug!(%error, "no requests come again"); // it was unmounted meanwhile
+        }
+        let session = session.spawn()?;
+        link.serves(None);
+        let tidying = core.clone();
+        tokio::spawn(async move { tidying.tidy().await });
+        let listener = link.listener.take().map(|listener| {
+            let listener = std::os::unix::net::UnixListener::from(listener);
+            listener.set_nonblocking(true).and_then(|()| UnixListener::from_std(listener))
+        });
+        let listener = Mutex::new(listener.transpose()?);
+        Ok(Self { core, gate, directory, terms, device, listener, link: Some(link), session })
     }
 
     /// Waits until another process has taken the mount over. Then only [`Mount::leave`] may follow.
@@ -156,7 +218,13 @@ impl Mount {
         // Dropped with this future, so that a later mount finds its name free.
         let listener = match inherited {
             Some(listener) => listener,
-            None => listen(&self.directory).await,
+            None => {
+                let listener = listen(&self.directory).await;
+                if let Some(link) = &self.link {
+                    link.listens(listener.as_fd());
+                }
+                listener
+            }
         };
         loop {
             let peer = match listener.accept().await {
@@ -171,6 +239,9 @@ impl Mount {
                 Ok(()) => return,
                 Err(why) => tracing::warn!("another process asked for the mount, and didn't get it: {why}"),
             }
+            if let Some(link) = &self.link {
+                link.keeps();
+            }
             tokio::time::sleep(REFUSED_PAUSE).await;
         }
     }
@@ -183,6 +254,9 @@ impl Mount {
         let closing = tokio::spawn(async move { core.close_writers().await });
         closing.await.map_err(|error| format!("closing files: {error}"))??;
         let descriptors = [self.device.as_fd(), listener.as_fd()];
+        if let Some(link) = &self.link {
+            link.hands();
+        }
         Ok(Offer { state: self.core.state().await, descriptors, guard })
     }
 
@@ -238,6 +312,28 @@ impl Mount {
         // Those that were open until now.
         self.core.settle_all().await;
         Ok(())
+    }
+}
+
+/// What a new mount records.
+fn kept(link: Option<&mut Link>, directory: &Path) -> io::Result<Kept> {
+    let Some([record, bytes]) = link.and_then(|link| link.memory.take()) else { return Ok(Kept::default()) };
+    let (ledger, mounted) = (Ledger::begin(record, bytes)?, Mounted::on(directory));
+    ledger.mount(&mounted);
+    Ok(Kept { ledger: Arc::new(ledger), mounted: Some(mounted), ..Kept::default() })
+}
+
+/// Passes the mount on to the keeper, if the kernel can send requests again.
+fn survives(link: Option<&Link>, device: &OwnedFd, ledger: &Ledger) {
+    let Some(link) = link else { return };
+    // No request was read yet, so this only asks whether the kernel can.
+    match resume::resend(device) {
+        Ok(()) => link.serves(Some(device.as_fd())),
+        Err(error) => {
+            tracing::warn!("the mount won't survive a kill of its process: that takes Linux 6.9 ({error})");
+            ledger.stop();
+            link.serves(None);
+        }
     }
 }
 

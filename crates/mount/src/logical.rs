@@ -2,15 +2,18 @@
 //!
 //! ```text
 //!   write ──→ a writer of this mount's own (a log in the container)
-//!        └──→ overlay: the same bytes, until a sync publishes them
+//!        ├──→ overlay: the same bytes, until a sync publishes them
+//!        └──→ note: the same, for the next process if this one is killed
 //!   read ───→ overlay over a reader of the bytes published before
 //! ```
 
+use crate::ledger::{Note, RING, Run};
 use crate::overlay::{Overlay, compose};
 use crate::patience::may_be_reopened;
 use crate::plain::Access;
 use bytes::Bytes;
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 use strait_plfs::{Container, Reader, Writer};
 use strait_store::budget::Reserved;
 use strait_store::{Error, ErrorKind, MAX_CHUNK_BYTES, Result, StorePath, fail};
@@ -29,6 +32,7 @@ const MOST_TRIES: u32 = 3;
 
 /// A logical file that is open here, by any number of handles.
 pub struct Logical {
+    note: Note,
     state: Arc<tokio::sync::Mutex<State>>,
 }
 
@@ -44,14 +48,44 @@ pub struct State {
     /// Of what was published; None if that is to be read again.
     base: Option<Arc<Reader>>,
     length: u64,
+    /// The runs of bytes that the note has: their mark, their number, and their bytes.
+    since: Option<u64>,
+    runs: u64,
+    noted: u64,
 }
 
 impl Logical {
     /// A file in a container.
     pub fn new(access: Access, container: Container) -> Self {
-        let (overlay, memory) = (Overlay::default(), Vec::new());
-        let state = State { access, container, writer: None, overlay, memory, base: None, length: 0 };
-        Self { state: Arc::new(tokio::sync::Mutex::new(state)) }
+        Self::of(State::new(access, container))
+    }
+
+    /// A file that a killed process had open, with the runs of bytes that it hadn't published, in order.
+    ///
+    /// # Errors
+    /// The bytes are lost.
+    pub fn again(access: Access, container: Container, runs: &[Run]) -> Result<Self> {
+        let mut state = State::new(access, container);
+        for run in runs {
+            let bytes = state.access.note.recall_run(run).map_err(|error| {
+                let message =
+                    format!("unpublished bytes were lost when the mount's process was killed: {error}");
+                Error::new(ErrorKind::Internal, message)
+            })?;
+            state.overlay.write(run.offset, bytes.into());
+            (state.since, state.noted) = (Some(run.since), run.place + run.length);
+            state.runs += 1;
+        }
+        Ok(Self::of(state))
+    }
+
+    fn of(state: State) -> Self {
+        Self { note: state.access.note.clone(), state: Arc::new(tokio::sync::Mutex::new(state)) }
+    }
+
+    /// The file's note.
+    pub fn note(&self) -> &Note {
+        &self.note
     }
 
     /// The state, for a change of the file's name or times.
@@ -80,29 +114,12 @@ impl Logical {
         Ok(compose(offset, end, below, &runs))
     }
 
-    /// Writes at `at`, or at the end.
-    pub async fn write(&self, at: Option<u64>, data: Bytes) -> Result<()> {
+    /// Writes at `at`, or at the end. The request's number is 0 if it can't come again.
+    pub async fn write(&self, at: Option<u64>, data: Bytes, request: u64) -> Result<()> {
         let mut state = self.state.lock().await;
-        state.base().await?;
-        let offset = at.unwrap_or(state.length);
-        let Some(end) = offset.checked_add(data.len() as u64) else {
-            return fail(ErrorKind::InvalidArgument, "beyond the longest file");
-        };
-        // A failed publication leaves its bytes here. They must not grow under a program that ignores errors.
-        if state.is_full() {
-            state.sync().await?;
-        }
-        // First, so that another writer writes these bytes, too.
-        state.overlay.write(offset, data.clone());
-        let written = match &mut state.writer {
-            Some(writer) => writer.write_at(offset, data).await,
-            None => state.begin().await,
-        };
-        if let Err(error) = written {
-            state.again(error).await?;
-        }
-        state.length = state.length.max(end);
-        if state.is_full() { state.sync().await } else { Ok(()) }
+        state.write(at, data, request).await?;
+        self.note.done(request);
+        Ok(())
     }
 
     /// The length, with all bytes written here.
@@ -142,6 +159,65 @@ impl Logical {
 }
 
 impl State {
+    fn new(access: Access, container: Container) -> Self {
+        Self {
+            access,
+            container,
+            writer: None,
+            overlay: Overlay::default(),
+            memory: Vec::new(),
+            base: None,
+            length: 0,
+            since: None,
+            runs: 0,
+            noted: 0,
+        }
+    }
+
+    /// Has the note have these bytes, too.
+    fn note(&mut self, offset: u64, data: &Bytes, request: u64) {
+        let note = &self.access.note;
+        if data.is_empty() || !note.is_kept() {
+            return;
+        }
+        let since = *self.since.get_or_insert_with(|| {
+            // The mark of a later publication's runs is another one, also in the next process.
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            let since = now.as_nanos() as u64;
+            note.unpublished(since);
+            since
+        });
+        let run = Run { since, offset, place: self.noted, length: data.len() as u64, request };
+        note.run(self.runs, &run, data);
+        self.runs += 1;
+        self.noted += run.length;
+    }
+
+    async fn write(&mut self, at: Option<u64>, data: Bytes, request: u64) -> Result<()> {
+        self.base().await?;
+        let offset = at.unwrap_or(self.length);
+        let Some(end) = offset.checked_add(data.len() as u64) else {
+            return fail(ErrorKind::InvalidArgument, "beyond the longest file");
+        };
+        // A failed publication leaves its bytes here. They must not grow under a program that ignores errors.
+        let has_place = self.noted + data.len() as u64 <= RING && self.runs < MOST_RUNS as u64;
+        if !has_place || self.is_full() {
+            self.sync().await?;
+        }
+        // First, so that another writer writes these bytes, too.
+        self.overlay.write(offset, data.clone());
+        self.note(offset, &data, request);
+        let written = match &mut self.writer {
+            Some(writer) => writer.write_at(offset, data).await,
+            None => self.begin().await,
+        };
+        if let Err(error) = written {
+            self.again(error).await?;
+        }
+        self.length = self.length.max(end);
+        if self.is_full() { self.sync().await } else { Ok(()) }
+    }
+
     async fn writer(&mut self) -> Result<&mut Writer> {
         if self.writer.is_none() {
             self.begin().await?;
@@ -200,6 +276,8 @@ impl State {
     /// No bytes are here alone any more.
     fn published(&mut self) {
         self.overlay.clear();
+        self.access.note.published(self.runs);
+        (self.since, self.runs, self.noted) = (None, 0, 0);
         self.memory.clear();
         self.base = None;
     }
@@ -262,7 +340,8 @@ mod tests {
         let options = strait_plfs::Options::default();
         let container = Container::create(store.clone(), &who, &path, &options).await.unwrap();
         let (capabilities, patience) = (store.capabilities(), Patience::Soft(Duration::from_millis(1)));
-        Logical::new(Access { store, capabilities, who, patience, memory: memory.clone() }, container)
+        let note = Note::new(Arc::default(), 0);
+        Logical::new(Access { store, capabilities, who, patience, memory: memory.clone(), note }, container)
     }
 
     async fn unpublished(files: &[Logical]) -> usize {
@@ -282,7 +361,7 @@ mod tests {
         }
         for _ in 0..8 {
             for file in &files {
-                file.write(None, Bytes::from(vec![7; MIB])).await.unwrap();
+                file.write(None, Bytes::from(vec![7; MIB]), 0).await.unwrap();
                 let kept = unpublished(&files).await;
                 assert!(kept <= 12 * MIB, "{kept} bytes: half of the memory, and 1 MiB of each file");
             }
@@ -296,11 +375,11 @@ mod tests {
     async fn writes_that_fail_one_after_the_other_take_no_more_memory() {
         let (store, memory) = (MemoryStore::new("ada"), Pool::new(1 << 30));
         let file = file(&store, "/f", &memory).await;
-        file.write(Some(0), Bytes::from(vec![7; MIB])).await.unwrap();
+        file.write(Some(0), Bytes::from(vec![7; MIB]), 0).await.unwrap();
         store.remove(&Principal::new("ada"), &StorePath::parse("/f").unwrap(), true).await.unwrap();
         let mut failures = 0;
         for at in 1..100 {
-            let written = file.write(Some(at * MIB as u64), Bytes::from(vec![7; MIB])).await;
+            let written = file.write(Some(at * MIB as u64), Bytes::from(vec![7; MIB]), 0).await;
             failures += usize::from(written.is_err());
         }
         assert!(failures > 60, "{failures}");

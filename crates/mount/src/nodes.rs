@@ -3,8 +3,10 @@
 //! A node's number is never given again. Its path comes from its parents' names, so renaming a
 //! directory is one change. A node without a name was removed, or replaced by another.
 
+use crate::ledger::{Counter, Ledger};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::SystemTime;
 use strait_store::{Result, StorePath};
 
@@ -42,9 +44,36 @@ pub struct Known {
     nodes: Vec<(u64, Node)>,
 }
 
+impl Known {
+    /// Nodes as [`Ledger::node`] recorded them; numbers up to `last` may have been given.
+    ///
+    /// # Errors
+    /// A record makes no sense.
+    pub fn recorded<'a>(last: u64, recorded: impl Iterator<Item = (u64, &'a [u8])>) -> std::io::Result<Self> {
+        let mut nodes = vec![(ROOT, Node::own())];
+        for (number, bytes) in recorded {
+            let node = serde_json::from_slice(bytes)?;
+            match number {
+                ROOT => nodes[0].1 = node,
+                _ => nodes.push((number, node)),
+            }
+        }
+        Ok(Self { last: last.max(ROOT), nodes })
+    }
+}
+
+impl Node {
+    /// The mount's own directory, as the kernel knows it at first.
+    fn own() -> Self {
+        Self { parent: ROOT, name: None, lookups: 1, uses: 0, changed: None, version: None }
+    }
+}
+
 /// All nodes.
 #[derive(Debug)]
 pub struct Nodes {
+    /// Has each node as it is, but for its uses.
+    ledger: Arc<Ledger>,
     /// The store's path of the mount's own directory.
     root: StorePath,
     nodes: HashMap<u64, Node>,
@@ -54,9 +83,19 @@ pub struct Nodes {
 
 impl Nodes {
     /// Only the mount's own directory, which is `root` in the store.
-    pub fn new(root: StorePath) -> Self {
-        let own = Node { parent: ROOT, name: None, lookups: 1, uses: 0, changed: None, version: None };
-        Self { root, nodes: HashMap::from([(ROOT, own)]), by_name: HashMap::new(), last: ROOT }
+    pub fn new(root: StorePath, ledger: Arc<Ledger>) -> Self {
+        let nodes = HashMap::from([(ROOT, Node::own())]);
+        Self { ledger, root, nodes, by_name: HashMap::new(), last: ROOT }
+    }
+
+    fn record(&self, number: u64) {
+        self.ledger.node(number, self.nodes.get(&number));
+    }
+
+    /// Records all nodes.
+    pub fn record_all(&self) {
+        self.ledger.gives(Counter::Node, self.last);
+        self.nodes.keys().for_each(|number| self.record(*number));
     }
 
     /// All nodes, without the uses of handles.
@@ -70,8 +109,12 @@ impl Nodes {
     ///
     /// # Errors
     /// They are no tree.
-    pub fn again(root: StorePath, known: Known) -> std::result::Result<Self, &'static str> {
-        let mut all = Self { root, nodes: HashMap::new(), by_name: HashMap::new(), last: known.last };
+    pub fn again(
+        root: StorePath,
+        ledger: Arc<Ledger>,
+        known: Known,
+    ) -> std::result::Result<Self, &'static str> {
+        let mut all = Self { ledger, root, nodes: HashMap::new(), by_name: HashMap::new(), last: known.last };
         let mut children: HashMap<u64, Vec<u64>> = HashMap::new();
         for (number, node) in known.nodes {
             if number != ROOT {
@@ -124,16 +167,20 @@ impl Nodes {
     pub fn looked_up(&mut self, parent: u64, name: &str) -> u64 {
         let key = (parent, Box::from(name));
         if let Some(number) = self.by_name.get(&key) {
-            if let Some(node) = self.nodes.get_mut(number) {
+            let number = *number;
+            if let Some(node) = self.nodes.get_mut(&number) {
                 node.lookups += 1;
             }
-            return *number;
+            self.record(number);
+            return number;
         }
         self.last += 1;
+        self.ledger.gives(Counter::Node, self.last);
         let name = Some(Box::from(name));
         let node = Node { parent, name, lookups: 1, uses: 0, changed: None, version: None };
         self.nodes.insert(self.last, node);
         self.by_name.insert(key, self.last);
+        self.record(self.last);
         self.use_more(parent);
         self.last
     }
@@ -143,6 +190,7 @@ impl Nodes {
         if let Some(node) = self.nodes.get_mut(&number) {
             node.lookups = node.lookups.saturating_sub(times);
         }
+        self.record(number);
         self.collect(number);
     }
 
@@ -161,6 +209,12 @@ impl Nodes {
         self.collect(number);
     }
 
+    /// Removes all nodes without references: the request that would have, was lost with its process.
+    pub fn collect_all(&mut self) {
+        let numbers: Vec<u64> = self.nodes.keys().copied().collect();
+        numbers.into_iter().for_each(|number| self.collect(number));
+    }
+
     /// Removes nodes without references, upwards.
     fn collect(&mut self, number: u64) {
         let mut at = number;
@@ -170,6 +224,7 @@ impl Nodes {
             && node.uses == 0
         {
             let Some(node) = self.nodes.remove(&at) else { return };
+            self.record(at);
             if let Some(name) = node.name {
                 self.by_name.remove(&(node.parent, name));
             }
@@ -187,6 +242,7 @@ impl Nodes {
         {
             node.name = None;
             node.changed = Some(SystemTime::now());
+            self.record(number);
         }
     }
 
@@ -200,6 +256,7 @@ impl Nodes {
             node.name = Some(to.1.into());
             node.changed = Some(SystemTime::now());
         }
+        self.record(number);
         self.use_more(to.0);
         self.use_less(from.0);
     }
@@ -208,6 +265,7 @@ impl Nodes {
     pub fn change(&mut self, number: u64) {
         if let Some(node) = self.nodes.get_mut(&number) {
             node.changed = Some(SystemTime::now());
+            self.record(number);
         }
     }
 
@@ -219,13 +277,20 @@ impl Nodes {
     /// Whether a file is opened in the version of its last opening; remembers this one.
     pub fn same_version(&mut self, number: u64, version: Version) -> bool {
         let Some(node) = self.nodes.get_mut(&number) else { return false };
-        node.version.replace(version.clone()) == Some(version)
+        if node.version.as_ref() == Some(&version) {
+            return true;
+        }
+        node.version = Some(version);
+        self.record(number);
+        false
     }
 
     /// The bytes of the file change.
     pub fn forget_version(&mut self, number: u64) {
-        if let Some(node) = self.nodes.get_mut(&number) {
-            node.version = None;
+        if let Some(node) = self.nodes.get_mut(&number)
+            && node.version.take().is_some()
+        {
+            self.record(number);
         }
     }
 
@@ -247,7 +312,7 @@ mod tests {
     use super::*;
 
     fn nodes() -> Nodes {
-        Nodes::new(StorePath::parse("/base").unwrap())
+        Nodes::new(StorePath::parse("/base").unwrap(), Arc::default())
     }
 
     fn path(nodes: &Nodes, number: u64) -> Option<String> {
@@ -304,7 +369,7 @@ mod tests {
         nodes.use_more(file);
         let known = serde_json::to_vec(&nodes.known()).unwrap();
         let base = StorePath::parse("/base").unwrap();
-        let mut again = Nodes::again(base, serde_json::from_slice(&known).unwrap()).unwrap();
+        let mut again = Nodes::again(base, Arc::default(), serde_json::from_slice(&known).unwrap()).unwrap();
         again.use_more(file);
         assert_eq!(path(&again, file).unwrap(), "/base/a/f");
         assert_eq!((path(&again, removed), again.changed(removed)), (None, nodes.changed(removed)));
@@ -325,7 +390,7 @@ mod tests {
     fn nodes_that_are_no_tree_are_refused() {
         let refused = |text: &str| {
             let known = serde_json::from_str(text).unwrap();
-            Nodes::again(StorePath::root(), known).unwrap_err()
+            Nodes::again(StorePath::root(), Arc::default(), known).unwrap_err()
         };
         let node = |number: u64, parent: u64, name: &str| {
             format!(

@@ -8,8 +8,11 @@
 //!                    │  copies here   │  be changed
 //! ```
 //!
-//! The copies let a new writer go on where a lost one ended, when a gateway was restarted.
+//! The copies let a new writer go on where a lost one ended, when a gateway was restarted. A keeper has
+//! copies of all bytes that aren't safe, for the next process if this one is killed.
 
+use crate::handover::Failure;
+use crate::ledger::{Note, Written};
 use crate::patience::{Patience, is_away, may_be_reopened};
 use bytes::{Bytes, BytesMut};
 use std::collections::VecDeque;
@@ -48,6 +51,8 @@ pub struct Access {
     pub patience: Patience,
     /// Memory for written bytes.
     pub memory: Arc<Pool>,
+    /// What the next process must know if this one is killed.
+    pub note: Note,
 }
 
 /// An open file's path of the moment. A file asks for it once it holds its lock: while it waited, a
@@ -88,6 +93,12 @@ pub struct Writing {
     memory: Option<Reserved>,
     /// Something was written since the writer was closed.
     dirty: bool,
+    /// A killed process's writer may have the file open.
+    orphaned: bool,
+    /// Begin of the range that the note has.
+    noted: Option<u64>,
+    /// The last request that wrote.
+    last: u64,
     /// When, in milliseconds since 1970.
     written_ms: i64,
     /// Written bytes were lost.
@@ -106,6 +117,9 @@ impl Plain {
             copied: 0,
             memory: None,
             dirty: false,
+            orphaned: false,
+            noted: None,
+            last: 0,
             written_ms: 0,
             failed: None,
         };
@@ -114,10 +128,21 @@ impl Plain {
     }
 
     /// A file that an earlier process of the mount had open: with the error that lost its written bytes,
-    /// and the identity of the file that was read.
-    pub async fn again(access: Access, failed: Option<Error>, identity: Option<Bytes>) -> Self {
+    /// the identity of the file that was read, and the range that the store may lack.
+    pub async fn again(
+        access: Access,
+        failed: Option<Error>,
+        identity: Option<Bytes>,
+        written: Option<Written>,
+    ) -> Self {
         let file = Self::open(access);
-        file.writing.lock().await.failed = failed;
+        {
+            let mut writing = file.writing.lock().await;
+            writing.failed = failed;
+            if let (None, Some(written)) = (&writing.failed, written) {
+                writing.recall(&written);
+            }
+        }
         *file.expected.lock().unwrap_or_else(PoisonError::into_inner) = identity;
         file
     }
@@ -137,8 +162,26 @@ impl Plain {
             writing.writer = Some(writer);
             writing.end = Some(0);
             writing.touched();
+            writing.note(0);
         }
         file
+    }
+
+    /// A file that a killed process had just created.
+    pub async fn abandoned(access: Access) -> Self {
+        let file = Self::open(access);
+        {
+            let mut writing = file.writing.lock().await;
+            (writing.end, writing.orphaned) = (Some(0), true);
+            writing.touched();
+            writing.note(0);
+        }
+        file
+    }
+
+    /// The file's note.
+    pub fn note(&self) -> &Note {
+        &self.access.note
     }
 
     /// The written part, for a change of the file's name or times.
@@ -224,6 +267,7 @@ impl Plain {
         let (access, path) = (&self.access, path()?);
         let open = || access.store.open(&access.who, &path);
         let reader: Arc<dyn FileReader> = access.patience.with(open).await?.into();
+        access.note.reading(reader.identity().as_deref());
         *self.reader.lock().unwrap_or_else(PoisonError::into_inner) = Some(reader.clone());
         *self.expected.lock().unwrap_or_else(PoisonError::into_inner) = None;
         Ok(reader)
@@ -231,14 +275,19 @@ impl Plain {
 
     /// The next read opens the file again.
     pub fn forget_reader(&self) {
+        self.access.note.reading(None);
         *self.expected.lock().unwrap_or_else(PoisonError::into_inner) = None;
         *self.reader.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Writes at the end, or within the bytes that haven't left this process.
-    pub async fn write(&self, path: impl Place, at: Option<u64>, data: Bytes) -> Result<()> {
+    /// Writes at the end, or within the bytes that haven't left this process. The request's number is 0
+    /// if it can't come again.
+    pub async fn write(&self, path: impl Place, at: Option<u64>, data: Bytes, request: u64) -> Result<()> {
         let mut writing = self.writing.lock().await;
-        writing.write(&path()?, at, data).await
+        writing.write(&path()?, at, data, request).await?;
+        // Before another write changes the note.
+        self.access.note.done(request);
+        Ok(())
     }
 
     /// Makes `level` true of all bytes written before.
@@ -261,6 +310,29 @@ impl Writing {
     /// Offset of the first byte that the store may not have.
     fn safe(&self) -> u64 {
         self.pushed() - self.copied as u64
+    }
+
+    /// Has the note say that the store has the bytes before `safe`.
+    fn note(&mut self, safe: u64) {
+        let (end, at_ms) = (self.end.unwrap_or(0), self.written_ms);
+        let before = self.noted.replace(safe).unwrap_or(safe).min(safe);
+        self.access.note.written(before, Written { safe, end, at_ms, last: self.last });
+    }
+
+    /// Takes the bytes that a killed process had accepted.
+    fn recall(&mut self, written: &Written) {
+        match self.access.note.recall(written) {
+            Ok(bytes) => {
+                self.copies = bytes.chunks(TAIL).map(Bytes::copy_from_slice).collect();
+                self.copied = bytes.len();
+                (self.end, self.noted, self.last) = (Some(written.end), Some(written.safe), written.last);
+                (self.written_ms, self.dirty, self.orphaned) = (written.at_ms, true, true);
+            }
+            Err(error) => {
+                let message = format!("written bytes were lost when the mount's process was killed: {error}");
+                self.failed = Some(Error::new(ErrorKind::Internal, message));
+            }
+        }
     }
 
     fn touched(&mut self) {
@@ -300,7 +372,7 @@ impl Writing {
         Some(bytes.freeze())
     }
 
-    async fn write(&mut self, path: &StorePath, at: Option<u64>, data: Bytes) -> Result<()> {
+    async fn write(&mut self, path: &StorePath, at: Option<u64>, data: Bytes, request: u64) -> Result<()> {
         self.check_usable()?;
         let end = self.known_end(path).await?;
         let offset = at.unwrap_or(end);
@@ -320,8 +392,9 @@ impl Writing {
         // Within the tail, bytes are replaced.
         let within = (end.min(offset + data.len() as u64).saturating_sub(offset)) as usize;
         let place = (offset - self.pushed()) as usize;
+        self.access.note.bytes(offset, &data[..within]);
         self.tail[place..place + within].copy_from_slice(&data[..within]);
-        self.append(path, data.slice(within..)).await
+        self.append(path, data.slice(within..), request).await
     }
 
     async fn zeros(&mut self, path: &StorePath, count: u64) -> Result<()> {
@@ -335,18 +408,24 @@ impl Writing {
         while left > 0 {
             let piece = zeros.slice(..left.min(zeros.len()));
             left -= piece.len();
-            self.append(path, piece).await?;
+            self.append(path, piece, 0).await?;
         }
         Ok(())
     }
 
-    async fn append(&mut self, path: &StorePath, data: Bytes) -> Result<()> {
+    async fn append(&mut self, path: &StorePath, data: Bytes, request: u64) -> Result<()> {
         self.touched();
+        let (safe, end) = (self.safe(), self.end.unwrap_or(0));
+        self.access.note.bytes(end, &data);
+        self.end = Some(end + data.len() as u64);
+        // Before the store may have a byte of it: its file is never longer than the next process expects.
+        if request != 0 {
+            self.last = request;
+        }
+        self.note(safe);
         if self.tail.is_empty() && data.len() >= TAIL {
-            self.end = Some(self.end.unwrap_or(0) + data.len() as u64);
             return self.push(path, data).await;
         }
-        self.end = Some(self.end.unwrap_or(0) + data.len() as u64);
         self.tail.extend_from_slice(&data);
         while self.tail.len() >= TAIL {
             let piece = self.tail.split_to(TAIL).freeze();
@@ -387,7 +466,7 @@ impl Writing {
             let message = format!("it has {found} bytes, not {safe} to {pushed}: another writer was there");
             return fail(ErrorKind::Busy, message).map_err(|error: Error| error.at("write", path));
         }
-        self.writer = Some(writer);
+        (self.writer, self.orphaned) = (Some(writer), false);
         let resent = self.resend().await;
         if resent.is_err() {
             self.writer = None;
@@ -448,6 +527,8 @@ impl Writing {
         self.dirty = false;
         self.memory = None;
         self.failed = Some(error.again());
+        self.noted = None;
+        self.access.note.failed(&Failure::from(&error));
         error
     }
 
@@ -500,7 +581,7 @@ impl Writing {
     }
 
     async fn settle_pushed(&mut self, path: &StorePath, level: Level) -> Result<()> {
-        if self.writer.is_none() && (self.copied > 0 || level == Level::Synced) {
+        if self.writer.is_none() && (self.copied > 0 || level == Level::Synced || self.orphaned) {
             self.begin(path).await?;
         }
         let mut tries = 0;
@@ -525,6 +606,10 @@ impl Writing {
             self.memory = None;
             self.dirty = false;
             self.tail = BytesMut::new();
+            self.noted = None;
+            self.access.note.clean();
+        } else {
+            self.note(self.safe());
         }
         Ok(())
     }
@@ -539,8 +624,10 @@ impl Writing {
             return Ok(());
         }
         if length >= self.pushed() {
+            let safe = self.safe();
             self.tail.truncate((length - self.pushed()) as usize);
             self.end = Some(length);
+            self.note(safe);
             return Ok(());
         }
         self.settle(path, Level::Closed).await?;

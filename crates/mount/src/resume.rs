@@ -29,6 +29,24 @@ pub fn session(face: Face, device: &OwnedFd, config: Config) -> io::Result<Sessi
     Ok(session)
 }
 
+/// A notification, as an answer to no request (linux/fuse.h).
+const RESEND: i32 = 7;
+
+/// Has the kernel send again the requests that a killed process had read, before a session reads
+/// others. Otherwise their programs would wait for ever.
+///
+/// # Errors
+/// InvalidInput: the kernel is older than Linux 6.9, and can't.
+pub fn resend(device: &OwnedFd) -> io::Result<()> {
+    let length = 16_u32; // of a `fuse_out_header`
+    let mut header = Vec::with_capacity(length as usize);
+    header.extend(length.to_ne_bytes());
+    header.extend(RESEND.to_ne_bytes());
+    header.extend(0_u64.to_ne_bytes());
+    rustix::io::write(device, &header)?;
+    Ok(())
+}
+
 /// The request, without any capability: its answer reaches no kernel.
 fn init() -> Vec<u8> {
     let mut words = [0_u32; HEADER + BODY];

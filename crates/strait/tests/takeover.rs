@@ -3,6 +3,8 @@
 
 #[path = "support/mounted.rs"]
 mod mounted;
+#[path = "support/programs.rs"]
+mod programs;
 #[path = "support/rack.rs"]
 mod rack;
 mod support;
@@ -10,6 +12,7 @@ mod support;
 mod up;
 
 use mounted::Mounted;
+use programs::{Program, content};
 use rack::Rack;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
@@ -20,8 +23,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::JoinHandle;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use strait_testkit::wait::wait_until;
 use support::{Run, ended};
@@ -33,40 +35,6 @@ const PIECE: usize = 4_096;
 const HIDDEN: &str = ".strait-removed-";
 /// A user without rights.
 const NOBODY: u32 = 65_534;
-
-/// Bytes that no two places share.
-fn content(length: usize) -> Vec<u8> {
-    (0..length).map(|at| (at as u32).wrapping_mul(2_654_435_761).to_le_bytes()[3]).collect()
-}
-
-/// A program that repeats a step until all are stopped. A failure shows when it is joined.
-struct Program {
-    steps: Arc<AtomicU64>,
-    thread: JoinHandle<()>,
-}
-
-impl Program {
-    fn begin(stop: &Arc<AtomicBool>, mut step: impl FnMut(u64) + Send + 'static) -> Self {
-        let steps = Arc::new(AtomicU64::new(0));
-        let (stop, done) = (stop.clone(), steps.clone());
-        let thread = std::thread::spawn(move || {
-            while !stop.load(Ordering::Relaxed) {
-                step(done.load(Ordering::Relaxed));
-                done.fetch_add(1, Ordering::Relaxed);
-            }
-        });
-        Self { steps, thread }
-    }
-
-    /// Waits until it has done more, which shows that it isn't stuck.
-    fn goes_on(&self) {
-        let before = self.steps.load(Ordering::Relaxed);
-        assert!(wait_until(DEADLINE, || {
-            self.thread.is_finished() || self.steps.load(Ordering::Relaxed) > before + 1
-        }));
-        assert!(!self.thread.is_finished(), "a program failed");
-    }
-}
 
 /// Programs use the mount all the time, and each goes on between two takeovers.
 fn programs_notice_nothing(mut mounted: Mounted) {

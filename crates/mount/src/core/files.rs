@@ -4,6 +4,8 @@ use super::{
     Answer, Attributes, Body, Caller, Core, EACCES, EBADF, EEXIST, EISDIR, ENFILE, EPERM, Fault, File,
     Handle, MOST_HANDLES, O_ACCMODE, O_APPEND, O_EXCL, O_RDONLY, O_TRUNC, O_WRONLY, Opened, decoded, lock,
 };
+use crate::handover::{self, User};
+use crate::ledger::Counter;
 use crate::logical::Logical;
 use crate::nodes::Version;
 use crate::plain::{Level, Plain};
@@ -16,15 +18,34 @@ use strait_plfs::Container;
 use strait_store::{CreateOptions, ErrorKind, FileStatus, Principal, StorePath};
 
 impl Core {
-    pub(super) fn add_handle(&self, handle: Handle) -> Answer<u64> {
+    /// Adds a handle that a request asks for.
+    pub(super) async fn add_handle(&self, handle: Handle, request: u64) -> Answer<u64> {
+        let number = self.last_handle.fetch_add(1, Ordering::Relaxed) + 1;
+        self.ledger.gives(Counter::Handle, number);
+        let recorded = self.recorded(number, &handle).await;
         let mut handles = lock(&self.handles);
         if handles.len() >= MOST_HANDLES {
             tracing::warn!("open: {MOST_HANDLES} files are open through this mount already");
             return Err(Fault(ENFILE));
         }
-        let number = self.last_handle.fetch_add(1, Ordering::Relaxed) + 1;
         handles.insert(number, handle);
+        self.ledger.handle(number, recorded, request);
         Ok(number)
+    }
+
+    pub(super) async fn recorded(&self, number: u64, handle: &Handle) -> handover::Handle {
+        match handle {
+            Handle::File { file, writes, appends } => {
+                let (file, writes, appends) = (file.note().number() as usize, *writes, *appends);
+                handover::Handle::File { number, file, writes, appends }
+            }
+            Handle::Directory(listing, node) => {
+                let listing = listing.lock().await;
+                let (who, path) = listing.of();
+                let (who, path) = (User::from(who), path.to_string());
+                handover::Handle::Directory { number, node: *node, who, path }
+            }
+        }
     }
 
     pub(super) fn file(&self, handle: u64) -> Answer<(Arc<File>, bool)> {
@@ -35,17 +56,20 @@ impl Core {
     }
 
     /// Adds a handle of a file that is open already, or of `file`.
-    pub(super) fn opened(&self, file: File, flags: i32) -> Answer<(u64, Arc<File>)> {
+    pub(super) async fn opened(&self, file: File, flags: i32, request: u64) -> Answer<(u64, Arc<File>)> {
         let key = (file.node, file.who.user.clone());
         let file = {
             let mut files = lock(&self.files);
-            let (file, handles) = files.entry(key).or_insert_with(|| (Arc::new(file), 0));
+            let (file, handles) = files.entry(key).or_insert_with(|| {
+                file.record();
+                (Arc::new(file), 0)
+            });
             *handles += 1;
             file.clone()
         };
         lock(&self.nodes).use_more(file.node);
         let (writes, appends) = (flags & O_ACCMODE != O_RDONLY, flags & O_APPEND != 0);
-        let handle = self.add_handle(Handle::File { file: file.clone(), writes, appends });
+        let handle = self.add_handle(Handle::File { file: file.clone(), writes, appends }, request).await;
         match handle {
             Ok(handle) => Ok((handle, file)),
             Err(fault) => {
@@ -73,6 +97,7 @@ impl Core {
         };
         if last {
             files.remove(&key);
+            file.note().closed();
         }
         last
     }
@@ -82,6 +107,9 @@ impl Core {
         let writes = flags & O_ACCMODE != O_RDONLY;
         if writes {
             self.check_writable()?;
+        }
+        if let Some(opened) = self.opened_before(caller, flags) {
+            return Ok(opened);
         }
         let (who, path) = (self.who(caller), self.path(node)?);
         let (status, container) = self.status(&who, &path).await?;
@@ -96,7 +124,8 @@ impl Core {
         if self.is_surely_refused(&who, &status, wanted) {
             return Err(Fault(EACCES));
         }
-        let (handle, file) = self.opened(self.new_file(node, &who, container).await, flags)?;
+        let file = self.new_file(node, &who, container).await;
+        let (handle, file) = self.opened(file, flags, caller.request).await?;
         let cached = match &file.body {
             Body::Plain(plain) if !writes => {
                 let dirty = plain.written().await.is_some();
@@ -147,8 +176,13 @@ impl Core {
     ) -> Answer<(Attributes, Opened)> {
         self.check_writable()?;
         let (path, name) = self.entry(parent, name)?;
+        if let Some(opened) = self.opened_before(caller, flags)
+            && let Ok((file, _)) = self.file(opened.handle)
+        {
+            return Ok((self.getattr(caller, file.node).await?, opened));
+        }
         let who = self.who(caller);
-        let made = self.make(&who, &path, mode).await;
+        let made = self.make(caller, &who, &path, mode).await;
         let exists = |fault: &Fault| *fault == Fault(EEXIST);
         if let Err(fault) = made.as_ref()
             && exists(fault)
@@ -162,7 +196,7 @@ impl Core {
         let status = self.status(&who, &path).await?.0;
         let node = lock(&self.nodes).looked_up(parent, &name);
         let direct = matches!(body, Body::Plain(_));
-        let (handle, _) = self.opened(File { body, node, who }, flags)?;
+        let (handle, _) = self.opened(File { body, node, who }, flags, caller.request).await?;
         let attributes = self.attributes(node, status).await;
         Ok((attributes, Opened { handle, direct, cached: false }))
     }
@@ -187,17 +221,32 @@ impl Core {
     }
 
     /// Makes a file that nobody has open yet.
-    async fn make(&self, who: &Principal, path: &StorePath, mode: u32) -> Answer<Body> {
+    async fn make(&self, caller: Caller, who: &Principal, path: &StorePath, mode: u32) -> Answer<Body> {
         let permission = Some(mode & 0o7777);
+        self.begins(caller);
         if self.is_logical_name(path) {
             let options = strait_plfs::Options { permission, ..strait_plfs::Options::default() };
-            let create = Container::create(self.store.clone(), who, path, &options);
-            return Ok(Body::Logical(Logical::new(self.access(who), create.await?)));
+            let made = match Container::create(self.store.clone(), who, path, &options).await {
+                Err(error) if error.kind() == ErrorKind::AlreadyExists && self.is_again(caller) => {
+                    Container::open(self.store.clone(), who, path).await?
+                }
+                made => made?,
+            };
+            return Ok(Body::Logical(Logical::new(self.access(who), made)));
         }
         let options = CreateOptions { permission, ..CreateOptions::default() };
         let create = || self.store.create(who, path, &options);
-        let writer = self.settings.patience.with(create).await?;
-        Ok(Body::Plain(Plain::created(self.access(who), writer).await))
+        match self.settings.patience.with(create).await {
+            Ok(writer) => Ok(Body::Plain(Plain::created(self.access(who), writer).await)),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists && self.is_again(caller) => {
+                let status = self.settings.patience.with(|| self.store.stat(who, path)).await?;
+                if status.is_directory() || status.length > 0 {
+                    return Err(error.into());
+                }
+                Ok(Body::Plain(Plain::abandoned(self.access(who)).await))
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Makes an empty file.
@@ -208,7 +257,7 @@ impl Core {
             return Err(Fault(EPERM)); // as mknod(2) for file systems without such nodes
         }
         let (path, _) = self.entry(parent, name)?;
-        let body = self.make(&self.who(caller), &path, mode).await?;
+        let body = self.make(caller, &self.who(caller), &path, mode).await?;
         if let Body::Plain(plain) = body {
             plain.settle(|| Ok(path.clone()), Level::Closed).await?;
         }
@@ -226,13 +275,16 @@ impl Core {
     }
 
     /// Writes to an open file.
-    pub async fn write(&self, handle: u64, offset: u64, data: Bytes) -> Answer<()> {
+    pub async fn write(&self, request: u64, handle: u64, offset: u64, data: Bytes) -> Answer<()> {
+        if self.past.done.contains_key(&request) {
+            return Ok(());
+        }
         let (file, appends) = self.file(handle)?;
         // The kernel's idea of the end may be old.
         let at = (!appends).then_some(offset);
         match &file.body {
-            Body::Plain(plain) => plain.write(self.place(file.node), at, data).await?,
-            Body::Logical(logical) => logical.write(at, data).await?,
+            Body::Plain(plain) => plain.write(self.place(file.node), at, data, request).await?,
+            Body::Logical(logical) => logical.write(at, data, request).await?,
         }
         lock(&self.nodes).forget_version(file.node);
         Ok(())
@@ -261,13 +313,14 @@ impl Core {
     }
 
     /// Ends a handle.
-    pub async fn release(&self, handle: u64) {
-        let handle = lock(&self.handles).remove(&handle);
+    pub async fn release(&self, number: u64) {
+        let handle = lock(&self.handles).remove(&number);
         match handle {
             Some(Handle::File { file, .. }) => self.release_file(&file).await,
             Some(Handle::Directory(_, node)) => lock(&self.nodes).use_less(node),
             None => {}
         }
+        self.ledger.no_handle(number);
     }
 
     async fn release_file(&self, file: &File) {
@@ -302,6 +355,7 @@ impl Core {
             }
         }
         lock(&self.hidden).remove(&node);
+        self.ledger.not_hidden(node);
         if let Some(parent) = self.parent(&path) {
             lock(&self.nodes).unlink(parent, path.name());
         }

@@ -1,6 +1,9 @@
 //! The mount's state for the next process that serves it, and from the one before.
 
-use super::{Arc, AtomicU64, Body, Core, File, FileSystem, Handle, Settings, StorePath, lock};
+use super::{
+    Access, Arc, AtomicU64, Body, Core, Counter, File, FileSystem, HIDDEN, Handle, Kept, Settings, StorePath,
+    lock,
+};
 use crate::handover::{self, State, User};
 use crate::listing::Listing;
 use crate::logical::Logical;
@@ -63,11 +66,12 @@ impl Core {
                 Body::Plain(plain) => {
                     let (failed, identity) = plain.known().await;
                     let identity = identity.map(|identity| identity.to_vec());
-                    handover::Body::Plain { failed: failed.as_ref().map(handover::Failure::from), identity }
+                    let failed = failed.as_ref().map(handover::Failure::from);
+                    handover::Body::Plain { failed, identity, written: None }
                 }
             };
             places.insert(Arc::as_ptr(&file), files.len());
-            files.push(handover::File { node: file.node, who: User::from(&file.who), body });
+            files.push(handover::File { node: file.node, who: User::from(&file.who), body, number: 0 });
         }
         let open: Vec<(u64, Handle)> =
             lock(&self.handles).iter().map(|(number, handle)| (*number, handle.clone())).collect();
@@ -95,6 +99,54 @@ impl Core {
         }
     }
 
+    /// Records all that another process handed over.
+    pub async fn record_all(&self) {
+        let files: Vec<Arc<File>> = lock(&self.files).values().map(|(file, _)| file.clone()).collect();
+        for file in files {
+            file.record();
+            if let Body::Plain(plain) = &file.body {
+                let (failed, identity) = plain.known().await;
+                file.note().reading(identity.as_deref());
+                if let Some(error) = failed {
+                    file.note().failed(&handover::Failure::from(&error));
+                }
+            }
+        }
+        let handles: Vec<(u64, Handle)> =
+            lock(&self.handles).iter().map(|(number, handle)| (*number, handle.clone())).collect();
+        for (number, handle) in handles {
+            self.ledger.handle(number, self.recorded(number, &handle).await, 0);
+        }
+        for (node, who) in lock(&self.hidden).iter() {
+            self.ledger.hidden(*node, &User::from(who));
+        }
+        let (handle, file) = (&self.last_handle, &self.last_file);
+        self.ledger.gives(Counter::Handle, handle.load(Ordering::Relaxed));
+        self.ledger.gives(Counter::File, file.load(Ordering::Relaxed));
+        lock(&self.nodes).record_all();
+    }
+
+    /// Ends what a killed process had begun, and no request will: removed files that nobody has open, and
+    /// files that it was writing, so that others may write them once they are closed here.
+    pub async fn tidy(&self) {
+        let mut gone: Vec<u64> = lock(&self.hidden).keys().copied().collect();
+        gone.retain(|node| self.open_files(*node).is_empty());
+        for node in gone {
+            self.remove_hidden(node).await;
+        }
+        lock(&self.nodes).collect_all();
+        let files: Vec<Arc<File>> = lock(&self.files).values().map(|(file, _)| file.clone()).collect();
+        let settling = futures::stream::iter(files).map(async |file| {
+            if let Body::Plain(plain) = &file.body
+                && plain.lock().await.is_dirty()
+            {
+                // A failure is logged; its next sync or close reports it, too.
+                let _ = self.settle_file(&file, Level::Flushed).await;
+            }
+        });
+        settling.buffer_unordered(CLOSING).collect::<()>().await;
+    }
+
     /// A mount that goes on with another process's state.
     ///
     /// # Errors
@@ -103,17 +155,26 @@ impl Core {
         store: Arc<dyn FileSystem>,
         root: StorePath,
         settings: Settings,
+        kept: Kept,
         state: State,
     ) -> Result<Self, &'static str> {
-        let core = Self::new(store, root.clone(), settings);
-        *lock(&core.nodes) = Nodes::again(root, state.nodes)?;
-        let identity = &core.settings.identity;
-        let hidden = state.hidden.iter().map(|(node, who)| (*node, who.principal(identity)));
-        lock(&core.hidden).extend(hidden);
+        let core = Self::new(store, root.clone(), settings, kept);
+        *lock(&core.nodes) = Nodes::again(root, core.ledger.clone(), state.nodes)?;
+        let principal = |who: &User| core.in_session(who.principal(&core.settings.identity));
+        for (node, who) in &state.hidden {
+            // A killed process may have recorded the removal, and not begun it.
+            if core.path(*node).is_ok_and(|path| path.name().starts_with(HIDDEN)) {
+                lock(&core.hidden).insert(*node, principal(who));
+            }
+        }
         let mut files = Vec::with_capacity(state.files.len());
         for file in state.files {
-            let who = file.who.principal(identity);
-            let body = core.body_again(file.node, &who, file.body).await;
+            let who = principal(&file.who);
+            let access = match file.number {
+                0 => core.access(&who),
+                number => core.access_of(&who, number),
+            };
+            let body = core.body_again(file.node, &who, access, file.body).await;
             files.push(Arc::new(File { body, node: file.node, who }));
         }
         let mut last = state.last_handle;
@@ -127,7 +188,7 @@ impl Core {
                 }
                 handover::Handle::Directory { number, node, who, path } => {
                     let path = StorePath::parse(&path).map_err(|_| "a directory's path is wrong")?;
-                    let listing = Listing::new(core.store.clone(), who.principal(identity), path);
+                    let listing = Listing::new(core.store.clone(), principal(&who), path);
                     (number, node, Handle::Directory(Arc::new(tokio::sync::Mutex::new(listing)), node))
                 }
             };
@@ -142,20 +203,29 @@ impl Core {
 
     /// A file that the other process had open. If it can't be opened here, all use of it fails, as after
     /// lost bytes: the others mustn't suffer.
-    async fn body_again(&self, node: u64, who: &Principal, body: handover::Body) -> Body {
-        let lost = async |error: Error| Body::Plain(Plain::again(self.access(who), Some(error), None).await);
+    async fn body_again(&self, node: u64, who: &Principal, access: Access, body: handover::Body) -> Body {
         match body {
-            handover::Body::Plain { failed, identity } => {
+            handover::Body::Plain { failed, identity, written } => {
                 let (failed, identity) = (failed.map(Error::from), identity.map(bytes::Bytes::from));
-                Body::Plain(Plain::again(self.access(who), failed, identity).await)
+                Body::Plain(Plain::again(access, failed, identity, written).await)
             }
-            handover::Body::Logical => {
+            body @ (handover::Body::Logical | handover::Body::Unpublished(_)) => {
+                let lost =
+                    async |error| Body::Plain(Plain::again(access.clone(), Some(error), None, None).await);
                 let Ok(path) = self.path(node) else {
                     return lost(Error::new(ErrorKind::NotFound, "the open file has lost its name")).await;
                 };
                 let open = || Container::open(self.store.clone(), who, &path);
                 match self.settings.patience.with(open).await {
-                    Ok(container) => Body::Logical(Logical::new(self.access(who), container)),
+                    Ok(container) => {
+                        let handover::Body::Unpublished(runs) = body else {
+                            return Body::Logical(Logical::new(access, container));
+                        };
+                        match Logical::again(access.clone(), container, &runs) {
+                            Ok(logical) => Body::Logical(logical),
+                            Err(error) => lost(error).await,
+                        }
+                    }
                     Err(error) => {
                         tracing::warn!("{error}; it was open in the mount's earlier process");
                         lost(error).await

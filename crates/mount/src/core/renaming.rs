@@ -1,8 +1,9 @@
 //! Removing and renaming, also of files that are open here.
 
 use super::{
-    Answer, Body, Caller, Core, EEXIST, EINVAL, EISDIR, EXDEV, Fault, File, HIDDEN, Held, lock, random,
+    ASIDE, Answer, Body, Caller, Core, EEXIST, EINVAL, EISDIR, EXDEV, Fault, File, HIDDEN, Held, lock, random,
 };
+use crate::handover::User;
 use crate::nodes::ROOT;
 use crate::plain::Level;
 use std::ffi::OsStr;
@@ -27,22 +28,49 @@ impl Core {
         if let Some(node) = node
             && !self.open_files(node).is_empty()
         {
-            return self.hide(&who, parent, &name, node).await.map(drop);
+            return self.hide(caller, &who, parent, &name, node).await.map(drop);
         }
-        let (status, container) = self.status(&who, &path).await?;
-        if status.is_directory() {
-            return Err(Fault(EISDIR));
-        }
-        let remove = || self.store.remove(&who, &path, container.is_some());
-        self.settings.patience.with(remove).await?;
+        let removed = async {
+            let (status, container) = self.status(&who, &path).await?;
+            if status.is_directory() {
+                return Err(Fault(EISDIR));
+            }
+            self.begins(caller);
+            let remove = || self.store.remove(&who, &path, container.is_some());
+            Ok(self.settings.patience.with(remove).await?)
+        };
+        self.or_gone(caller, removed.await)?;
         lock(&self.nodes).unlink(parent, &name);
         Ok(())
     }
 
+    /// The name of a file that a request removes or replaces while it is open.
+    fn hidden_name(&self, caller: Caller) -> String {
+        let number = match caller.request {
+            0 => u64::from_le_bytes(random()),
+            // The same one if the request comes again.
+            request => self.nonce ^ request,
+        };
+        format!("{HIDDEN}{number:016x}")
+    }
+
     /// Gives an open file a name that goes with its last handle.
-    async fn hide(&self, who: &Principal, parent: u64, name: &str, node: u64) -> Answer<String> {
-        let hidden = format!("{HIDDEN}{:016x}", u64::from_le_bytes(random()));
-        self.move_node(who, (parent, name), (parent, &hidden), Some(node), false).await?;
+    async fn hide(
+        &self,
+        caller: Caller,
+        who: &Principal,
+        parent: u64,
+        name: &str,
+        node: u64,
+    ) -> Answer<String> {
+        let hidden = self.hidden_name(caller);
+        // First, so that the next process removes it, too.
+        self.ledger.hidden(node, &User::from(who));
+        let moved = self.move_node(caller, who, (parent, name), (parent, &hidden), Some(node), false).await;
+        if moved.is_err() {
+            self.ledger.not_hidden(node);
+        }
+        moved?;
         lock(&self.hidden).insert(node, who.clone());
         // Its last handle may have been closed before that.
         self.remove_hidden(node).await;
@@ -54,8 +82,10 @@ impl Core {
         self.check_writable()?;
         let (path, name) = self.entry(parent, name)?;
         let who = self.who(caller);
+        self.begins(caller);
         let remove = || self.store.remove(&who, &path, false);
-        self.settings.patience.with(remove).await?;
+        let removed = self.settings.patience.with(remove).await;
+        self.or_gone(caller, removed.map_err(Fault::from))?;
         lock(&self.nodes).unlink(parent, &name);
         Ok(())
     }
@@ -79,29 +109,38 @@ impl Core {
             let nodes = lock(&self.nodes);
             (nodes.find(from.0, &from_name), nodes.find(to.0, &to_name))
         };
+        // No store replaces a container, or by one, in one step.
+        let mixes = self.may_be_logical(&from_path) || self.may_be_logical(&to_path);
+        if self.is_again(caller) && node.is_none() {
+            // The kernel knows what it renames, so it was renamed: what has the new name is no target.
+            if mixes {
+                self.remove_aside(&who, &self.aside(caller, &to_path)?).await;
+            }
+            return Ok(());
+        }
         let (from, to) = ((from.0, from_name.as_str()), (to.0, to_name.as_str()));
         let hidden = match target {
             Some(target) if replace && !self.open_files(target).is_empty() => {
-                Some(self.hide(&who, to.0, to.1, target).await?)
+                Some(self.hide(caller, &who, to.0, to.1, target).await?)
             }
             _ => None,
         };
-        // No store replaces a container, or by one, in one step.
-        let mixes = self.may_be_logical(&from_path) || self.may_be_logical(&to_path);
         let renamed = match mixes {
-            true => self.replace_logical(&who, from, to, (&from_path, &to_path), node, replace).await,
-            false => self.move_node(&who, from, to, node, replace).await,
+            true => self.replace_logical(caller, &who, from, to, (&from_path, &to_path), node, replace).await,
+            false => self.move_node(caller, &who, from, to, node, replace).await,
         };
         if let (Err(_), Some(hidden)) = (&renamed, hidden) {
             // Its own failure is logged, and the first one is the answer.
-            let _ = self.move_node(&who, (to.0, &hidden), to, target, false).await;
+            let _ = self.move_node(caller, &who, (to.0, &hidden), to, target, false).await;
         }
         renamed
     }
 
     /// Moves the target aside, renames, and removes the target.
+    #[allow(clippy::too_many_arguments)] // both names, in both of their forms
     async fn replace_logical(
         &self,
+        caller: Caller,
         who: &Principal,
         from: (u64, &str),
         to: (u64, &str),
@@ -109,14 +148,25 @@ impl Core {
         node: Option<u64>,
         replace: bool,
     ) -> Answer<()> {
-        let (source, from_container) = self.status(who, paths.0).await?;
+        let aside = self.aside(caller, paths.1)?;
+        let source = self.status(who, paths.0).await;
+        if self.is_again(caller) && source.as_ref().err() == Some(&Fault(ErrorKind::NotFound.row().errno)) {
+            self.move_node(caller, who, from, to, node, replace).await?;
+            self.remove_aside(who, &aside).await;
+            return Ok(());
+        }
+        let (source, from_container) = source?;
         if from_container.is_some() && !self.may_be_logical(paths.1) {
             return Err(Fault(EXDEV)); // mv(1) copies then: the other name would show a directory
         }
         let target = match self.status(who, paths.1).await {
             Ok((status, container)) => (status, container),
             Err(Fault(errno)) if errno == ErrorKind::NotFound.row().errno => {
-                return self.move_node(who, from, to, node, false).await;
+                let moved = self.move_node(caller, who, from, to, node, false).await;
+                if self.is_again(caller) && moved.is_ok() {
+                    self.remove_aside(who, &aside).await;
+                }
+                return moved;
             }
             Err(fault) => return Err(fault),
         };
@@ -126,26 +176,39 @@ impl Core {
         let (status, container) = target;
         if (from_container.is_none() && container.is_none()) || source.is_directory() || status.is_directory()
         {
-            return self.move_node(who, from, to, node, true).await;
+            return self.move_node(caller, who, from, to, node, true).await;
         }
-        let Some(parent) = paths.1.parent() else { return Err(Fault(EINVAL)) };
-        let aside = parent.join(&format!("{HIDDEN}{:016x}", u64::from_le_bytes(random())))?;
+        self.begins(caller);
         self.store.rename(who, paths.1, &aside, false).await?;
-        if let Err(fault) = self.move_node(who, from, to, node, false).await {
+        if let Err(fault) = self.move_node(caller, who, from, to, node, false).await {
             if let Err(error) = self.store.rename(who, &aside, paths.1, false).await {
                 tracing::warn!("{error}; the replaced file is {aside}");
             }
             return Err(fault);
         }
-        if let Err(error) = self.store.remove(who, &aside, container.is_some()).await {
-            tracing::warn!("{error}; remove it by hand");
-        }
+        self.remove_aside(who, &aside).await;
         Ok(())
+    }
+
+    /// The name of an entry while another takes its name.
+    fn aside(&self, caller: Caller, of: &StorePath) -> Answer<StorePath> {
+        let Some(parent) = of.parent() else { return Err(Fault(EINVAL)) };
+        Ok(parent.join(&self.hidden_name(caller).replacen(HIDDEN, ASIDE, 1))?)
+    }
+
+    async fn remove_aside(&self, who: &Principal, aside: &StorePath) {
+        match self.store.remove(who, aside, true).await {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                tracing::warn!("{error}; remove it by hand");
+            }
+            _ => {}
+        }
     }
 
     /// Renames in the store and here. Files that are open beneath wait meanwhile.
     async fn move_node(
         &self,
+        caller: Caller,
         who: &Principal,
         from: (u64, &str),
         to: (u64, &str),
@@ -159,11 +222,25 @@ impl Core {
             None => Vec::new(),
         };
         let (from_path, to_path) = (join(from)?, join(to)?);
+        self.begins(caller);
         let rename = || self.store.rename(who, &from_path, &to_path, replace);
-        self.settings.patience.with(rename).await?;
+        match self.settings.patience.with(rename).await {
+            // The killed process may have renamed it.
+            Err(error) if self.is_again(caller) => {
+                let gone = self.settings.patience.with(|| self.store.stat(who, &from_path)).await;
+                if !gone.is_err_and(|error| error.kind() == ErrorKind::NotFound) {
+                    return Err(error.into());
+                }
+                self.settings.patience.with(|| self.store.stat(who, &to_path)).await?;
+            }
+            renamed => renamed?,
+        }
         lock(&self.nodes).rename(from, to);
-        if let Some(node) = node {
+        if let Some(node) = node
+            && !removes
+        {
             lock(&self.hidden).remove(&node);
+            self.ledger.not_hidden(node);
         }
         for held in held {
             match held {

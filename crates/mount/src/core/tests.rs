@@ -1,6 +1,7 @@
 //! The mount without FUSE, over a store in memory that other hosts change, too.
 
 mod handing;
+mod killing;
 
 use super::*;
 use crate::nodes::ROOT;
@@ -8,7 +9,7 @@ use bytes::Bytes;
 use futures::FutureExt;
 use strait_store::{CreateOptions, FileSystemExt, MemoryStore};
 
-const CALLER: Caller = Caller { uid: 0, gid: 0 };
+const CALLER: Caller = Caller { uid: 0, gid: 0, request: 0 };
 
 struct Scene {
     store: MemoryStore,
@@ -31,7 +32,7 @@ impl Scene {
             logical: vec![Pattern::new("*.ckpt").unwrap()],
             read_only: false,
         };
-        let core = Core::new(Arc::new(store.clone()), StorePath::root(), settings);
+        let core = Core::new(Arc::new(store.clone()), StorePath::root(), settings, Kept::default());
         Self { store, who, core }
     }
 
@@ -61,7 +62,7 @@ impl Scene {
     }
 
     async fn write(&self, handle: u64, at: u64, text: &'static str) -> Answer<()> {
-        self.core.write(handle, at, Bytes::from(text)).await
+        self.core.write(0, handle, at, Bytes::from(text)).await
     }
 
     async fn names(&self) -> Vec<String> {
@@ -191,7 +192,7 @@ async fn after_a_write_that_failed_at_a_flush_the_file_takes_no_others() {
     let piece = Bytes::from(vec![7; 1 << 20]);
     let mut at = 0;
     // Until the mount has as many bytes as it keeps between two flushes.
-    while scene.core.write(handle, at, piece.clone()).await.is_ok() {
+    while scene.core.write(0, handle, at, piece.clone()).await.is_ok() {
         at += 1 << 20;
         assert!(at < 64 << 20, "no flush");
     }

@@ -38,7 +38,11 @@ pub struct Mount {
     /// Programs that use the mount only wait meanwhile.
     #[arg(long)]
     pub take_over: bool,
-    /// Return once the store is mounted, and serve in the background.
+    /// Survive the kill of the process that serves the mount: a second process keeps the mount, and starts
+    /// another that goes on. Open files stay open. Needs Linux 6.9.
+    #[arg(long)]
+    pub keep: bool,
+    /// Return once the store is mounted, and serve in the background, with --keep.
     #[arg(long)]
     pub daemon: bool,
     /// Append the log of --daemon to this file [default: nowhere].
@@ -47,6 +51,9 @@ pub struct Mount {
     /// This process is the one in the background.
     #[arg(long, hide = true)]
     pub background: bool,
+    /// A keeper started this process.
+    #[arg(long, hide = true)]
+    pub kept: bool,
     /// The directory of a store, such as strait://HOST:PORT/path.
     #[arg(value_name = "URI", value_parser = operand())]
     pub uri: String,

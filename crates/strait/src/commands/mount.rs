@@ -1,10 +1,13 @@
 //! `mount`: a store as a directory of this host.
 
+mod keeping;
+
 use super::serve::raise_descriptor_limit;
 use crate::cli::Mount as Flags;
 use crate::context::{Context, Place};
 use crate::failure::Failure;
 use crate::signals::{Hangups, Signals};
+use keeping::Orders;
 use std::fs::OpenOptions;
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixDatagram;
@@ -23,9 +26,18 @@ pub async fn mount(context: &Context, flags: Flags) -> Result<(), Failure> {
     if flags.daemon && !flags.background {
         return in_background(&flags);
     }
-    let mut signals = Signals::catch()?;
+    if (flags.keep || flags.background) && !flags.kept {
+        return keeping::keep(&flags).await;
+    }
+    let signals = Signals::catch()?;
     tokio::spawn(Hangups::catch()?.each(|| tracing::info!("SIGHUP has no effect: a mount rereads no files")));
     raise_descriptor_limit();
+    let link = flags.kept.then(keeping::link).transpose()?;
+    let mut orders = match &link {
+        None => Orders::Signals(signals),
+        Some(link) => Orders::kept(link).map_err(|error| Failure::other(format!("mount --kept: {error}")))?,
+    };
+    let is_first = link.as_ref().is_none_or(|link| !link.goes_on());
     let place = context.place(&flags.uri).await?;
     if !place.stat().await?.is_directory() {
         let why = "not a directory; mount the directory above it".to_owned();
@@ -33,13 +45,24 @@ pub async fn mount(context: &Context, flags: Flags) -> Result<(), Failure> {
     }
     let options = options(context, &place, &flags)?;
     let (store, root) = (place.fs.clone(), place.path.clone());
-    let mount = if flags.take_over {
-        let taken = Mount::take_over(store, root, &flags.directory, options).await;
-        taken.map_err(|error| not_taken(&error, &flags))?
-    } else {
-        Mount::begin(store, root, &flags.directory, options).map_err(|error| cannot(error, &flags))?
+    let mount = match link {
+        Some(link) if link.goes_on() => {
+            let mount = Mount::go_on(store, root, options, link).await;
+            let mount =
+                mount.map_err(|error| Failure::local(error, "go on with the mount on", &flags.directory))?;
+            tracing::info!("going on with the mount on {}", mount.directory().display());
+            mount
+        }
+        link if flags.take_over => {
+            let taken = Mount::take_over(store, root, &flags.directory, options, link).await;
+            taken.map_err(|error| not_taken(&error, &flags))?
+        }
+        link => {
+            let mount = Mount::begin(store, root, &flags.directory, options, link);
+            mount.map_err(|error| cannot(error, &flags))?
+        }
     };
-    tell(&mount, &flags)?;
+    tell(&mount, &flags, is_first)?;
     let ended = async {
         while !mount.has_ended() {
             tokio::time::sleep(LOOK).await;
@@ -47,7 +70,7 @@ pub async fn mount(context: &Context, flags: Flags) -> Result<(), Failure> {
     };
     tokio::select! {
         () = ended => tracing::info!("unmounted by another program"),
-        _ = signals.next() => tracing::info!("a signal: unmounting"),
+        () = orders.end() => tracing::info!("a signal: unmounting"),
         () = mount.taken_over() => {
             tracing::info!("another process has taken the mount over");
             mount.leave();
@@ -57,7 +80,7 @@ pub async fn mount(context: &Context, flags: Flags) -> Result<(), Failure> {
     let directory = mount.directory().to_owned();
     let ended = tokio::select! {
         ended = mount.end() => ended,
-        failure = signals.next() => return Err(failure),
+        failure = orders.leave() => return Err(failure),
     };
     ended.map_err(|error| Failure::local(error, "unmount", &directory))
 }
@@ -117,16 +140,23 @@ fn not_taken(error: &io::Error, flags: &Flags) -> Failure {
     Failure::at(kind, "take over the mount on", flags.directory.display(), error.to_string())
 }
 
-/// Reports that the store is mounted: to a person, to the process in the foreground, and to systemd.
-fn tell(mount: &Mount, flags: &Flags) -> Result<(), Failure> {
-    let mut out = io::stdout().lock();
+/// Reports that the store is mounted. The keeper tells the process in the foreground, and systemd.
+fn tell(mount: &Mount, flags: &Flags, is_first: bool) -> Result<(), Failure> {
     if flags.background {
-        out.write_all(MOUNTED).and_then(|()| out.flush()).map_err(Failure::output)?;
         detach(flags).map_err(|error| Failure::other(format!("going to the background: {error}")))?;
-    } else {
+    } else if is_first {
+        let mut out = io::stdout().lock();
         let line = writeln!(out, "{} is mounted on {}", flags.uri, mount.directory().display());
         line.and_then(|()| out.flush()).map_err(Failure::output)?;
     }
+    if !flags.kept {
+        ready();
+    }
+    Ok(())
+}
+
+/// Reports to systemd that the store is mounted.
+fn ready() {
     if let Some(socket) = std::env::var_os("NOTIFY_SOCKET") {
         // As sd_notify(3); an abstract name begins with @ there. Without systemd, nobody listens.
         let sent = UnixDatagram::unbound().and_then(|from| from.send_to(b"READY=1", &socket));
@@ -134,7 +164,6 @@ fn tell(mount: &Mount, flags: &Flags) -> Result<(), Failure> {
             tracing::debug!(%error, "telling systemd");
         }
     }
-    Ok(())
 }
 
 /// Leaves the terminal: output goes to the log file, or nowhere.

@@ -11,7 +11,9 @@ impl Scene {
             serde_json::from_slice(&serde_json::to_vec(&self.core.state().await).unwrap()).unwrap();
         let next = Self::of(self.store.clone());
         let store: Arc<dyn FileSystem> = Arc::new(self.store.clone());
-        let core = Core::again(store, StorePath::root(), next.core.settings.clone(), state).await.unwrap();
+        let core = Core::again(store, StorePath::root(), next.core.settings.clone(), Kept::default(), state)
+            .await
+            .unwrap();
         Self { core, ..next }
     }
 

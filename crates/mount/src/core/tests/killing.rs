@@ -1,0 +1,254 @@
+//! One mount goes on with the record of another, whose process was killed.
+
+use super::*;
+use crate::ledger::{Step, memory};
+use crate::recall::Found;
+use std::os::fd::OwnedFd;
+
+const NOT_FOUND: i32 = 2;
+
+struct Keeper([OwnedFd; 2]);
+
+impl Keeper {
+    fn new() -> Self {
+        Self([memory("record").unwrap(), memory("bytes").unwrap()])
+    }
+
+    fn memory(&self) -> [OwnedFd; 2] {
+        [self.0[0].try_clone().unwrap(), self.0[1].try_clone().unwrap()]
+    }
+
+    fn begin(&self) -> Scene {
+        let scene = Scene::new();
+        let [record, bytes] = self.memory();
+        let (ledger, mounted) = (Ledger::begin(record, bytes).unwrap(), Mounted::on("/mnt".as_ref()));
+        ledger.mount(&mounted);
+        let kept = Kept { ledger: Arc::new(ledger), mounted: Some(mounted), ..Kept::default() };
+        let store: Arc<dyn FileSystem> = Arc::new(scene.store.clone());
+        let core = Core::new(store, StorePath::root(), scene.core.settings.clone(), kept);
+        Scene { core, ..scene }
+    }
+
+    /// The next process, after a kill.
+    async fn kill(&self, scene: Scene) -> Scene {
+        let (settings, store) = (scene.core.settings.clone(), scene.store.clone());
+        drop(scene);
+        let [record, bytes] = self.memory();
+        let (ledger, values) = Ledger::again(record, bytes).unwrap();
+        let found = Found::read(&ledger, &values).unwrap();
+        let ledger = Arc::new(ledger);
+        let kept = Kept { ledger: ledger.clone(), past: found.past, mounted: Some(found.mounted) };
+        let next = Scene::of(store.clone());
+        let core = Core::again(Arc::new(store), StorePath::root(), settings, kept, found.state).await;
+        ledger.go_on();
+        Scene { core: core.unwrap(), ..next }
+    }
+}
+
+/// A caller whose request has this number.
+fn request(request: u64) -> Caller {
+    Caller { request, ..CALLER }
+}
+
+async fn mkdir(scene: &Scene, number: u64, name: &str) -> Answer<u64> {
+    let caller = request(number);
+    let makes = scene.core.mkdir(caller, ROOT, OsStr::new(name), 0o755);
+    scene.core.once_made(caller, makes).await.map(|attributes| attributes.node)
+}
+
+async fn unlink(scene: &Scene, number: u64, name: &str) -> Answer<()> {
+    let caller = request(number);
+    scene.core.once(caller, scene.core.unlink(caller, ROOT, OsStr::new(name))).await
+}
+
+async fn rename(scene: &Scene, number: u64, from: &str, to: &str) -> Answer<()> {
+    let caller = request(number);
+    let renames = scene.core.rename(caller, (ROOT, OsStr::new(from)), (ROOT, OsStr::new(to)), true);
+    scene.core.once(caller, renames).await
+}
+
+#[tokio::test]
+async fn written_bytes_survive_each_kill_and_are_stored_once() {
+    let keeper = Keeper::new();
+    let mut scene = keeper.begin();
+    let handle = scene.create("f").await;
+    let (mut wanted, mut at) = (Vec::<u8>::new(), 0);
+    // Small writes stay in the tail; large ones reach the store before they are flushed.
+    for (round, length) in [10, 3, 1 << 20, 700_000, 1 << 20, 1_000_000, 0, 40].into_iter().enumerate() {
+        let data = vec![round as u8; length];
+        scene.core.write(2 * round as u64 + 2, handle, at, Bytes::from(data.clone())).await.unwrap();
+        if length == 700_000 {
+            scene.core.fsync(handle).await.unwrap();
+        }
+        wanted.extend(&data);
+        at += length as u64;
+        scene = keeper.kill(scene).await;
+        // The kernel sends it again, since its answer may be lost.
+        scene.core.write(2 * round as u64 + 2, handle, at - length as u64, Bytes::from(data)).await.unwrap();
+        assert_eq!(scene.core.read(handle, at.saturating_sub(8), 100).await.unwrap().len() as u64, at.min(8));
+    }
+    scene.core.flush(handle).await.unwrap();
+    scene.core.release(handle).await;
+    let stored = scene.store.read_all(&scene.who, &Scene::path("f"), 1 << 30).await.unwrap();
+    assert!(stored[..] == wanted[..], "{} bytes, not {}", stored.len(), wanted.len());
+    let scene = keeper.kill(scene).await;
+    assert_eq!(scene.core.open_handles(), 0);
+}
+
+#[tokio::test]
+async fn an_answered_change_is_answered_again_and_not_executed_again() {
+    let keeper = Keeper::new();
+    let scene = keeper.begin();
+    let node = mkdir(&scene, 2, "d").await.unwrap();
+    scene.put("f", "text").await;
+    scene.put("g", "other").await;
+    unlink(&scene, 4, "f").await.unwrap();
+    assert_eq!(unlink(&scene, 6, "f").await, Err(Fault(NOT_FOUND)));
+    scene.core.lookup(CALLER, ROOT, OsStr::new("g")).await.unwrap();
+    rename(&scene, 8, "g", "h").await.unwrap();
+    let scene = keeper.kill(scene).await;
+    // Others have the names now.
+    scene.put("f", "another").await;
+    scene.put("g", "another").await;
+    assert_eq!(mkdir(&scene, 2, "d").await, Ok(node));
+    assert_eq!(mkdir(&scene, 10, "d").await, Err(Fault(EEXIST)));
+    unlink(&scene, 4, "f").await.unwrap();
+    assert_eq!(unlink(&scene, 6, "f").await, Err(Fault(NOT_FOUND)));
+    rename(&scene, 8, "g", "h").await.unwrap();
+    assert_eq!((scene.text("f").await, scene.text("h").await), ("another".into(), "other".into()));
+}
+
+#[tokio::test]
+async fn a_change_that_was_only_begun_is_settled_by_the_store() {
+    let keeper = Keeper::new();
+    let scene = keeper.begin();
+    scene.put("gone", "text").await;
+    scene.put("old", "text").await;
+    for name in ["gone", "old"] {
+        scene.core.lookup(CALLER, ROOT, OsStr::new(name)).await.unwrap();
+    }
+    // The store executed four of these, and the process was killed before it learned that.
+    for number in [2, 4, 6, 8, 10, 12] {
+        scene.core.ledger.request(number, Step::Begun);
+    }
+    scene.store.mkdirs(&scene.who, &Scene::path("made"), None).await.unwrap();
+    scene.store.remove(&scene.who, &Scene::path("gone"), false).await.unwrap();
+    scene.store.rename(&scene.who, &Scene::path("old"), &Scene::path("new"), false).await.unwrap();
+    drop(scene.store.create(&scene.who, &Scene::path("created"), &CreateOptions::default()).await.unwrap());
+    let scene = keeper.kill(scene).await;
+    mkdir(&scene, 2, "made").await.unwrap();
+    unlink(&scene, 4, "gone").await.unwrap();
+    rename(&scene, 6, "old", "new").await.unwrap();
+    let caller = request(8);
+    let creates = scene.core.create(caller, ROOT, OsStr::new("created"), 0o644, O_WRONLY | O_EXCL);
+    let (_, opened) = scene.core.once_created(caller, creates).await.unwrap();
+    scene.write(opened.handle, 0, "ours").await.unwrap();
+    scene.core.release(opened.handle).await;
+    mkdir(&scene, 10, "not yet").await.unwrap();
+    assert_eq!(unlink(&scene, 14, "gone").await, Err(Fault(NOT_FOUND)));
+    assert_eq!((scene.text("new").await, scene.text("created").await), ("text".into(), "ours".into()));
+    // The kernel's node of the renamed file has its new name.
+    let node = scene.core.lookup(CALLER, ROOT, OsStr::new("new")).await.unwrap().node;
+    assert!(scene.core.path(node).is_ok_and(|path| path.name() == "new"));
+}
+
+#[tokio::test]
+async fn a_request_that_opened_a_file_gets_the_same_handle() {
+    let keeper = Keeper::new();
+    let scene = keeper.begin();
+    let creates =
+        async |scene: &Scene| scene.core.create(request(2), ROOT, OsStr::new("f"), 0o644, O_WRONLY).await;
+    let (attributes, opened) = creates(&scene).await.unwrap();
+    let read = scene.core.open(request(4), attributes.node, O_RDONLY).await.unwrap();
+    let scene = keeper.kill(scene).await;
+    assert_eq!(creates(&scene).await.unwrap().1, opened);
+    assert_eq!(scene.core.open(request(4), attributes.node, O_RDONLY).await.unwrap().handle, read.handle);
+    let other = scene.core.open(request(6), attributes.node, O_RDONLY).await.unwrap();
+    assert!(other.handle > read.handle);
+    assert_eq!(scene.core.open_handles(), 3);
+}
+
+#[tokio::test]
+async fn a_removed_file_goes_with_its_last_handle_and_one_without_a_handle_at_once() {
+    let keeper = Keeper::new();
+    let scene = keeper.begin();
+    let handle = scene.create("open").await;
+    scene.write(handle, 0, "text").await.unwrap();
+    unlink(&scene, 2, "open").await.unwrap();
+    let scene = keeper.kill(scene).await;
+    unlink(&scene, 2, "open").await.unwrap();
+    scene.core.tidy().await;
+    assert_eq!(&scene.core.read(handle, 0, 100).await.unwrap()[..], b"text");
+    assert_eq!(scene.names().await.len(), 1);
+    scene.core.release(handle).await;
+    assert!(scene.names().await.is_empty());
+}
+
+#[tokio::test]
+async fn unpublished_bytes_of_a_logical_file_survive_each_kill_and_are_published() {
+    let keeper = Keeper::new();
+    let mut scene = keeper.begin();
+    let handle = scene.create("a.ckpt").await;
+    let mut wanted = vec![0; 300];
+    for step in 0..12_u64 {
+        let (at, text) = ((step * 67) % 250, format!("step {step} of twelve"));
+        wanted[at as usize..][..text.len()].copy_from_slice(text.as_bytes());
+        for _ in 0..2 {
+            // The kernel sends it again, since its answer may be lost.
+            scene.core.write(2 * step + 2, handle, at, Bytes::from(text.clone())).await.unwrap();
+            scene = keeper.kill(scene).await;
+        }
+        if step % 4 == 3 {
+            scene.core.fsync(handle).await.unwrap();
+        }
+    }
+    scene.core.flush(handle).await.unwrap();
+    let other = Scene::of(scene.store.clone());
+    let read = other.open("a.ckpt", O_RDONLY).await;
+    let bytes = other.core.read(read, 0, 1_000).await.unwrap();
+    assert_eq!(bytes[..], wanted[..bytes.len()]);
+    assert!(wanted[bytes.len()..].iter().all(|byte| *byte == 0));
+}
+
+#[tokio::test]
+async fn an_append_to_a_logical_file_that_comes_again_is_written_once() {
+    let keeper = Keeper::new();
+    let scene = keeper.begin();
+    let creates = scene.core.create(CALLER, ROOT, OsStr::new("a.ckpt"), 0o644, O_WRONLY | O_APPEND).await;
+    let handle = creates.unwrap().1.handle;
+    let append = async |scene: &Scene, request: u64, text: &'static str| {
+        scene.core.write(request, handle, 0, Bytes::from(text)).await.unwrap();
+    };
+    append(&scene, 2, "one ").await;
+    append(&scene, 4, "two ").await;
+    let scene = keeper.kill(scene).await;
+    append(&scene, 4, "two ").await;
+    append(&scene, 2, "one ").await;
+    append(&scene, 6, "three").await;
+    scene.core.flush(handle).await.unwrap();
+    assert_eq!(&scene.core.read(handle, 0, 100).await.unwrap()[..], b"one two three");
+}
+
+#[tokio::test]
+async fn a_loss_that_was_not_reported_yet_is_reported_by_the_next_process() {
+    let keeper = Keeper::new();
+    let scene = keeper.begin();
+    let handle = scene.create("f").await;
+    scene.write(handle, 0, "text").await.unwrap();
+    scene.core.fsync(handle).await.unwrap();
+    scene.write(handle, 4, "more").await.unwrap();
+    scene.store.remove(&scene.who, &Scene::path("f"), false).await.unwrap();
+    let fault = scene.core.fsync(handle).await.unwrap_err();
+    let scene = keeper.kill(scene).await;
+    assert_eq!(scene.core.flush(handle).await, Err(fault));
+    // Another host's file has the name, and is longer than ours: ours has no place there.
+    let keeper = Keeper::new();
+    let scene = keeper.begin();
+    let handle = scene.create("g").await;
+    scene.write(handle, 0, "text").await.unwrap();
+    let scene = keeper.kill(scene).await;
+    scene.store.remove(&scene.who, &Scene::path("g"), false).await.unwrap();
+    scene.put("g", "of another host").await;
+    scene.core.flush(handle).await.unwrap_err();
+    assert_eq!(scene.text("g").await, "of another host");
+}

@@ -1,0 +1,44 @@
+//! Programs that use a mount all the time.
+#![allow(dead_code)] // each test file uses its part
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use strait_testkit::wait::wait_until;
+
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// Bytes that no two places share.
+pub fn content(length: usize) -> Vec<u8> {
+    (0..length).map(|at| (at as u32).wrapping_mul(2_654_435_761).to_le_bytes()[3]).collect()
+}
+
+/// A program that repeats a step until all are stopped. A failure shows when it is joined.
+pub struct Program {
+    pub steps: Arc<AtomicU64>,
+    pub thread: JoinHandle<()>,
+}
+
+impl Program {
+    pub fn begin(stop: &Arc<AtomicBool>, mut step: impl FnMut(u64) + Send + 'static) -> Self {
+        let steps = Arc::new(AtomicU64::new(0));
+        let (stop, done) = (stop.clone(), steps.clone());
+        let thread = std::thread::spawn(move || {
+            while !stop.load(Ordering::Relaxed) {
+                step(done.load(Ordering::Relaxed));
+                done.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        Self { steps, thread }
+    }
+
+    /// Waits until it has done more, which shows that it isn't stuck.
+    pub fn goes_on(&self) {
+        let before = self.steps.load(Ordering::Relaxed);
+        assert!(wait_until(DEADLINE, || {
+            self.thread.is_finished() || self.steps.load(Ordering::Relaxed) > before + 1
+        }));
+        assert!(!self.thread.is_finished(), "a program failed");
+    }
+}
