@@ -170,9 +170,11 @@ impl Open {
             self.send_empty(false, true);
         }
         self.line.all_acked().await?;
-        if self.line.flushed() {
+        if let Some(pipelines) = self.line.flushed() {
             let length = self.line.block().map(|block| block.num_bytes);
             self.file.fsync(length).await?;
+            // Only now: if the call fails or its caller leaves, the next flush repeats it.
+            self.line.recorded(pipelines);
         }
         Ok(())
     }
