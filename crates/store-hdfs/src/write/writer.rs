@@ -347,6 +347,16 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_writer_does_not_wait_for_a_streamer_that_is_gone() {
+        let (mut writer, _calls) = writer().await;
+        // As after a panic.
+        writer.open.as_ref().unwrap().streamer.abort();
+        writer.append(Bytes::from_static(b"x")).await.unwrap();
+        let flushed = timeout(Duration::from_secs(10), writer.flush()).await.expect("it would wait for ever");
+        assert_eq!(flushed.unwrap_err().kind(), ErrorKind::Internal);
+    }
+
+    #[tokio::test]
     async fn a_new_block_comes_after_the_full_one() {
         let (mut writer, mut calls) = writer().await;
         writer.append(Bytes::from_static(b"x")).await.unwrap();
