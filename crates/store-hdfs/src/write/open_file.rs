@@ -261,13 +261,18 @@ fn strange(what: &'static str) -> Error {
 mod tests {
     use super::super::super::errors::from_java;
     use super::super::super::namenode::Namenode;
+    use super::super::super::rpc::RpcError;
     use super::super::fake::{self, Answer};
     use super::*;
 
     #[tokio::test]
     async fn a_file_without_a_block_has_no_space_only_if_the_datanodes_have_none() {
-        let refusal =
-            || from_java("java.io.IOException", "File /f could only be written to 0 of the 1 nodes.");
+        let refusal = || {
+            let (class, message) =
+                ("java.io.IOException", "File /f could only be written to 0 of the 1 nodes.");
+            let cause = RpcError::Java { class: class.to_owned(), message: message.to_owned() };
+            from_java(class, message).caused_by(cause)
+        };
         let cases = [
             (1_000, 99, ErrorKind::NoSpace),
             (1_000, 100, ErrorKind::Unavailable),
@@ -283,6 +288,21 @@ mod tests {
             let busy = Error::new(ErrorKind::Busy, "another reason");
             assert_eq!(file.explain(busy, 100).await.kind(), ErrorKind::Busy);
         }
+    }
+
+    #[tokio::test]
+    async fn a_long_path_does_not_hide_the_namenodes_reason() {
+        let path = "/a-directory-with-a-long-name".repeat(20);
+        let message = format!("File {path} could only be written to 0 of the 1 minReplication nodes.");
+        let address = fake::namenode(move |method, _| match method {
+            "addBlock" => Answer::failure(&message),
+            _ => Answer::of(&GetFsStatsResponse { capacity: 1_000, used: 1_000, remaining: 0 }),
+        })
+        .await;
+        let holder = Arc::new(LeaseHolder::new(Arc::new(Namenode::new(vec![address])), "alice"));
+        let file = OpenFile::new(&holder, &path, 7);
+        let error = file.add_block(None, Vec::new(), Duration::ZERO).await.unwrap_err();
+        assert_eq!(file.explain(error, 100).await.kind(), ErrorKind::NoSpace);
     }
 
     #[tokio::test]
