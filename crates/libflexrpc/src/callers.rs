@@ -14,8 +14,8 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 use strait_flexrpc::{
-    AuthSys, CallError, CallOptions, Client, ClientOptions, ClusterKey, Handle, Procedure, Transport,
-    rpcbind_lookup,
+    AuthSys, CallError, CallOptions, Client, ClientOptions, ClusterKey, Handle, Procedure, Refusal,
+    Transport, rpcbind_lookup,
 };
 
 /// The client of all handles without options of their own: they share its connections.

@@ -42,18 +42,25 @@ fn simple_name(class: &str) -> &str {
     class.rsplit(['.', '$']).next().unwrap_or(class)
 }
 
-/// Whether this is a Java exception of this class, named without its package.
-fn is_of(error: &Error, class: &str) -> bool {
-    let Some(source) = error.source() else { return false };
+/// The Java exception behind an error: class and whole message.
+fn exception_of(error: &Error) -> Option<(&str, &str)> {
+    let source = error.source()?;
     let by_adapter = match source.downcast_ref() {
-        Some(RpcError::Java { class, .. }) => Some(class),
+        Some(RpcError::Java { class, message }) => Some((class, message)),
         _ => None,
     };
     let by_library = match source.downcast_ref() {
-        Some(HdfsError::RPCError(class, _) | HdfsError::FatalRPCError(class, _)) => Some(class),
+        Some(HdfsError::RPCError(class, message) | HdfsError::FatalRPCError(class, message)) => {
+            Some((class, message))
+        }
         _ => None,
     };
-    by_adapter.or(by_library).is_some_and(|found| simple_name(found) == class)
+    by_adapter.or(by_library).map(|(class, message)| (class.as_str(), message.as_str()))
+}
+
+/// Whether this is a Java exception of this class, named without its package.
+fn is_of(error: &Error, class: &str) -> bool {
+    exception_of(error).is_some_and(|(found, _)| simple_name(found) == class)
 }
 
 /// Whether the namenode recovers the file from a writer, so that it will be free in seconds.
@@ -146,7 +153,9 @@ const NO_TARGETS: &str = "could only be written to 0 of the";
 
 /// Whether the namenode could choose no datanode for a block.
 pub(super) fn is_without_targets(error: &Error) -> bool {
-    error.kind() == ErrorKind::Unavailable && error.message().contains(NO_TARGETS)
+    // The reason comes after the path, and a long path is clipped in the error's own message.
+    let is_in = |message: &str| first_line(message).contains(NO_TARGETS);
+    error.kind() == ErrorKind::Unavailable && exception_of(error).is_some_and(|(_, message)| is_in(message))
 }
 
 /// The namenode throws a bare IOException for some wrong requests; only the text distinguishes

@@ -22,7 +22,7 @@ pub(super) const RECOVERY_LIMIT: Duration = Duration::from_secs(90);
 
 /// A recovery waits for a namenode that is away for at most this time, longer than any outage that a
 /// process survives. The lease of the file lives as long as its holder writes other files.
-const OUTAGE_LIMIT: Duration = Duration::from_secs(24 * 3_600);
+pub(super) const OUTAGE_LIMIT: Duration = Duration::from_secs(24 * 3_600);
 
 /// The running recoveries, by path.
 #[derive(Debug, Default)]

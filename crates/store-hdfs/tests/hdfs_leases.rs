@@ -202,3 +202,28 @@ async fn a_file_that_was_renamed_before_its_pipeline_broke_becomes_free() {
     assert_eq!(far.read_all(&me, &renamed, 100).await.unwrap(), b"before, after");
     open_all_along.close().await.unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_its_owner_may_not_write_becomes_free_and_keeps_its_permission() {
+    const PERMISSION: u32 = 0o444;
+    let mut hdfs = MiniHdfs::start_own(&Options::default()).unwrap();
+    let near = HdfsStore::connect(hdfs.uri()).await.unwrap();
+    let far = HdfsStore::connect(hdfs.uri()).await.unwrap();
+    let (alice, superuser) = (Principal::new("alice"), Principal::new(&current_user()));
+    let [path, open] = ["/f", "/open"].map(|path| StorePath::parse(path).unwrap());
+    // The user's leases are renewed for as long as this is open.
+    let mut open_all_along = near.create(&alice, &open, &CreateOptions::default()).await.unwrap();
+    let options = CreateOptions { permission: Some(PERMISSION), ..CreateOptions::default() };
+    let mut writer = near.create(&alice, &path, &options).await.unwrap();
+    writer.append(Bytes::from_static(b"before, ")).await.unwrap();
+    writer.flush().await.unwrap();
+    hdfs.stop_datanode(0);
+    drop(writer);
+    tokio::task::block_in_place(|| hdfs.restart_datanode(0)).unwrap();
+    let mut next = append_when_free(&far, &superuser, &path).await;
+    next.append(Bytes::from_static(b"after")).await.unwrap();
+    next.close().await.unwrap();
+    assert_eq!(far.read_all(&alice, &path, 100).await.unwrap(), b"before, after");
+    assert_eq!(far.stat(&alice, &path).await.unwrap().permission, PERMISSION);
+    open_all_along.close().await.unwrap();
+}

@@ -31,7 +31,7 @@ pub struct frpc_outcome {
 impl frpc_outcome {
     pub const SUCCESS: Self = Self { stat: 0, code: 0, retry_safe: 0, text: [0; 256] };
 
-    fn new(stat: c_int, retry_safe: bool, why: &str) -> Self {
+    pub(super) fn new(stat: c_int, retry_safe: bool, why: &str) -> Self {
         let mut made = Self { stat, retry_safe: retry_safe.into(), ..Self::SUCCESS };
         // A callee's text must neither end early, nor begin a line of a log, nor command a terminal.
         let why: String = why.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();

@@ -1,9 +1,12 @@
 //! Makes the namenode recover a holder's files that none of its writers has open any more.
 
+use super::super::errors::is_about_the_namenode;
+use super::super::recovery::OUTAGE_LIMIT;
+use super::super::retry::Backoff;
 use super::super::wire::Empty;
 use super::holder::LeaseHolder;
 use super::open_file::OpenFile;
-use super::wire::{DoneResponse, FsyncRequest, RecoverLeaseRequest};
+use super::wire::{DoneResponse, FsyncRequest, Permission, RecoverLeaseRequest, SetPermissionRequest};
 use std::sync::Arc;
 use std::time::Duration;
 use strait_store::{ErrorKind, Result, fail};
@@ -15,6 +18,11 @@ const OWNED_BY_NAMENODE: &str = "is not the lease owner (=HDFS_NameNode";
 
 /// The name of any file, by its id (`FSDirectory.DOT_INODES_STRING`).
 const INODES: &str = "/.reserved/.inodes";
+
+/// The right to write, for a file's owner.
+const OWNER_WRITES: u32 = 0o200;
+/// The bits of a permission. Above them namenodes have others (`FsPermission.toExtendedShort`).
+const PERMISSION_BITS: u32 = 0o7777;
 
 /// Time limit of one order to the namenode, since the user's openings wait meanwhile. The recovery is repeated
 /// later.
@@ -38,23 +46,72 @@ async fn recover_unless_open(holder: &LeaseHolder, path: &str, id: u64, opening:
         return Ok(true);
     }
     // It may have been renamed, and its path may lead to another file.
-    let path = match holder.file_at(path).await? {
-        Some(at_path) if at_path == id => path.to_owned(),
-        _ => format!("{INODES}/{id}"),
-    };
+    let number = format!("{INODES}/{id}");
+    let path = if holder.file_at(path).await? == Some(id) { path } else { &number };
+    let order = || order_recovery(holder, path, id, opening);
+    match order().await {
+        Err(refusal) if refusal.kind() == ErrorKind::PermissionDenied => {
+            let Some(bits) = bits_without_write(holder, &number).await? else { return Err(refusal) };
+            // Only the owner may do this. Without it the file would stay open for as long as the holder writes
+            // others.
+            let ordered = match set_permission(holder, &number, bits | OWNER_WRITES).await {
+                Ok(()) => order().await,
+                Err(error) => Err(error),
+            };
+            restore_permission(holder, &number, bits).await;
+            ordered
+        }
+        outcome => outcome,
+    }
+}
+
+/// Orders the recovery, unless the holder has opened the file again.
+async fn order_recovery(holder: &LeaseHolder, path: &str, id: u64, opening: u64) -> Result<bool> {
     let order = async {
         let _recovering = holder.recovering().await;
         // From here on, the holder opens no file.
         if holder.has_opened_again(id, opening) {
             return Ok(true);
         }
-        let request = RecoverLeaseRequest { path, client_name: holder.name().to_owned() };
+        let request = RecoverLeaseRequest { path: path.to_owned(), client_name: holder.name().to_owned() };
         Ok(holder.call::<_, DoneResponse>("recoverLease", &request).await?.done)
     };
     match timeout(ORDER_TIMEOUT, order).await {
         Ok(outcome) => outcome,
         Err(_) => fail(ErrorKind::TimedOut, "the namenode doesn't take the order to recover a file"),
     }
+}
+
+/// The permission of a file whose owner may not write it.
+async fn bits_without_write(holder: &LeaseHolder, path: &str) -> Result<Option<u32>> {
+    let bits = holder.status_of(path).await?.map(|status| status.permission.bits & PERMISSION_BITS);
+    Ok(bits.filter(|bits| bits & OWNER_WRITES == 0))
+}
+
+/// Takes the right to write from the owner again, if nobody has set another permission meanwhile. Waits for a
+/// namenode that is away.
+async fn restore_permission(holder: &LeaseHolder, path: &str, bits: u32) {
+    let mut backoff = Backoff::within(OUTAGE_LIMIT);
+    loop {
+        let restored = async {
+            match holder.status_of(path).await? {
+                Some(status) if status.permission.bits & PERMISSION_BITS == bits | OWNER_WRITES => {
+                    set_permission(holder, path, bits).await
+                }
+                _ => Ok(()),
+            }
+        };
+        match restored.await {
+            Ok(()) => return,
+            Err(error) if is_about_the_namenode(error.kind()) && backoff.pause().await => {}
+            Err(error) => return tracing::warn!(path, %error, "a recovered file's owner may still write it"),
+        }
+    }
+}
+
+async fn set_permission(holder: &LeaseHolder, path: &str, bits: u32) -> Result<()> {
+    let request = SetPermissionRequest { path: path.to_owned(), permission: Permission { bits } };
+    holder.call::<_, Empty>("setPermission", &request).await.map(drop)
 }
 
 /// Whether the file waits for a recovery: nobody has closed it, and no other client has opened it.
@@ -87,6 +144,7 @@ mod tests {
     use super::super::wire::{AppendResponse, GetFileInfoResponse, HdfsFileStatus};
     use super::*;
     use prost::Message;
+    use std::sync::atomic::{AtomicU32, Ordering};
     use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
     const PATH: &str = "/f";
@@ -140,6 +198,46 @@ mod tests {
         let (holder, mut recovered) = holder(ID + 1, done(true)).await;
         assert!(recover(&OpenFile::new(&holder, PATH, ID)).await.unwrap());
         assert_eq!(recovered.recv().await.unwrap(), "/.reserved/.inodes/7");
+    }
+
+    #[tokio::test]
+    async fn a_file_that_its_owner_may_not_write_is_recovered_and_keeps_its_permission() {
+        let (sender, mut calls) = unbounded_channel();
+        let bits = AtomicU32::new(0o440);
+        let answer = move |method: &str, request: &[u8]| {
+            let permission = Permission { bits: bits.load(Ordering::Relaxed) };
+            match method {
+                "getFileInfo" => {
+                    let status =
+                        HdfsFileStatus { file_id: Some(ID), permission, ..HdfsFileStatus::default() };
+                    return Answer::of(&GetFileInfoResponse { status: Some(status) });
+                }
+                "setPermission" => {
+                    let set = SetPermissionRequest::decode(request).unwrap().permission.bits;
+                    bits.store(set, Ordering::Relaxed);
+                    sender.send(format!("{set:o}")).unwrap();
+                }
+                "recoverLease" if permission.bits & OWNER_WRITES == 0 => {
+                    let class = "org.apache.hadoop.security.AccessControlException";
+                    return Answer::Exception(
+                        class,
+                        "Permission denied: user=alice, access=WRITE".to_owned(),
+                    );
+                }
+                "recoverLease" => {
+                    sender.send("recovered".to_owned()).unwrap();
+                    return done(true);
+                }
+                _ => {}
+            }
+            Answer::of(&Empty {})
+        };
+        let namenode = Arc::new(Namenode::new(vec![fake::namenode(answer).await]));
+        let holder = Arc::new(LeaseHolder::new(namenode, "alice"));
+        assert!(recover(&OpenFile::new(&holder, PATH, ID)).await.unwrap());
+        for due in ["640", "recovered", "440"] {
+            assert_eq!(calls.recv().await.unwrap(), due);
+        }
     }
 
     #[tokio::test]

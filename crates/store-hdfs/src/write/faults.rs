@@ -17,7 +17,7 @@ use bytes::Bytes;
 use prost::Message;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use strait_store::budget::Pool;
 use strait_store::{ErrorKind, FileWriter};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -64,6 +64,16 @@ async fn writer(
     cluster: &'static [&'static str],
     reply: Reply,
 ) -> (DatanodesWriter, UnboundedReceiver<Event>) {
+    writer_whose_lengths(config, cluster, reply, || Answer::of(&Empty {})).await
+}
+
+/// The same. The namenode answers so to a flushed length.
+async fn writer_whose_lengths(
+    config: &HadoopConfig,
+    cluster: &'static [&'static str],
+    reply: Reply,
+    to_length: impl Fn() -> Answer + Send + Sync + 'static,
+) -> (DatanodesWriter, UnboundedReceiver<Event>) {
     let (sender, events) = unbounded_channel();
     let port = datanode(sender.clone(), reply).await;
     let generation = AtomicU64::new(1);
@@ -82,7 +92,8 @@ async fn writer(
             sender.send(Event::Excluded(excluded)).unwrap();
             Answer::of(&BlockResponse { block: located(port, &chosen, request.block.generation_stamp) })
         }
-        "updatePipeline" | "fsync" => Answer::of(&Empty {}),
+        "fsync" => to_length(),
+        "updatePipeline" => Answer::of(&Empty {}),
         "complete" => {
             sender.send(Event::Completed).unwrap();
             Answer::of(&DoneResponse { done: true })
@@ -278,4 +289,27 @@ async fn a_datanode_on_this_host_is_waited_for_while_it_restarts() {
     writer.append(Bytes::from_static(b"flushed")).await.unwrap();
     writer.flush().await.unwrap();
     assert_eq!(all(events), [pipeline(Stage::Create, "abc"), pipeline(Stage::StreamingRecovery, "abc")]);
+}
+
+#[tokio::test]
+async fn a_flush_that_failed_at_the_namenode_fails_again_until_the_namenode_agrees() {
+    let refuses = Arc::new(AtomicBool::new(true));
+    let still_refuses = Arc::clone(&refuses);
+    let to_length = move || match refuses.load(Ordering::Relaxed) {
+        true => Answer::Exception("java.io.FileNotFoundException", "File does not exist: /f".to_owned()),
+        false => Answer::of(&Empty {}),
+    };
+    let (mut writer, _events) = writer_whose_lengths(
+        &HadoopConfig::default(),
+        &["a", "b", "c"],
+        |_, packet, count| acked(packet, count),
+        to_length,
+    )
+    .await;
+    writer.append(Bytes::from_static(b"flushed")).await.unwrap();
+    for _ in 0..2 {
+        assert_eq!(writer.flush().await.unwrap_err().kind(), ErrorKind::NotFound);
+    }
+    still_refuses.store(false, Ordering::Relaxed);
+    writer.flush().await.unwrap();
 }

@@ -79,9 +79,13 @@ impl LeaseHolder {
 
     /// The id of the file at `path`.
     pub async fn file_at(&self, path: &str) -> Result<Option<u64>> {
+        Ok(self.status_of(path).await?.and_then(|status| status.file_id))
+    }
+
+    /// The status of the file at `path`.
+    pub async fn status_of(&self, path: &str) -> Result<Option<HdfsFileStatus>> {
         let request = GetFileInfoRequest { path: path.to_owned() };
-        let answer: GetFileInfoResponse = self.call("getFileInfo", &request).await?;
-        Ok(answer.status.and_then(|status| status.file_id))
+        Ok(self.call::<_, GetFileInfoResponse>("getFileInfo", &request).await?.status)
     }
 
     /// Keeps recoveries from beginning. Take it before the call that opens a file, and keep it until

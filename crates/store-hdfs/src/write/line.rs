@@ -45,8 +45,9 @@ struct State {
     block: Option<ExtendedBlock>,
     /// Bytes of the block that were sent, acknowledged or not.
     sent: u64,
-    /// Whether a pipeline was set up since the namenode last recorded the file's blocks.
-    has_new_pipeline: bool,
+    /// Pipelines that were set up, and how many of them when the namenode last recorded the file's blocks.
+    pipelines: u64,
+    recorded: u64,
     /// The current block was flushed.
     is_flushed: bool,
     failure: Option<Error>,
@@ -128,7 +129,7 @@ impl Line {
     pub fn set_block(&self, block: ExtendedBlock) {
         let mut state = self.lock();
         state.block = Some(block);
-        state.has_new_pipeline = true;
+        state.pipelines += 1;
     }
 
     /// The current block, or the last one.
@@ -151,12 +152,17 @@ impl Line {
         self.to_writer.notify_one();
     }
 
-    /// Records that the block was flushed, and returns whether the namenode has to record the file's
-    /// blocks.
-    pub fn mark_flushed(&self) -> bool {
+    /// Records that the block was flushed. If the namenode has to record the file's blocks, returns the
+    /// number for [`Line::recorded`].
+    pub fn mark_flushed(&self) -> Option<u64> {
         let mut state = self.lock();
         state.is_flushed = true;
-        std::mem::take(&mut state.has_new_pipeline)
+        (state.pipelines > state.recorded).then_some(state.pipelines)
+    }
+
+    /// The namenode has recorded the file's blocks, as far as `pipelines` were set up.
+    pub fn recorded(&self, pipelines: u64) {
+        self.lock().recorded = pipelines;
     }
 
     /// Another block begins: none of its bytes is sent or flushed.

@@ -21,6 +21,9 @@ const TRIES_AT_ONCE: u32 = 2;
 /// (`dfs.client.block.write.locateFollowingBlock.initial.delay.ms`).
 const FIRST_REPORT_PAUSE: Duration = Duration::from_millis(1);
 
+/// Longest file. Java's lengths are signed.
+const MOST_BYTES: u64 = i64::MAX as u64;
+
 /// An open file of a holder; its lease is renewed until this is dropped.
 #[derive(Debug)]
 pub struct OpenFile {
@@ -88,6 +91,10 @@ impl OpenFile {
         let opening = holder.opening().await;
         let answer: AppendResponse = holder.call("append", &request).await?;
         let status = answer.status.ok_or_else(|| strange("an opened file has no status"))?;
+        let last_bytes = answer.block.as_ref().map_or(0, |last| last.block.num_bytes);
+        if status.length.max(last_bytes) > MOST_BYTES {
+            return Err(strange("the length of an opened file is negative"));
+        }
         let file = Self::new(holder, path, status.file_id.unwrap_or(0));
         drop(opening);
         let (full, partial) = match answer.block {
@@ -257,13 +264,18 @@ fn strange(what: &'static str) -> Error {
 mod tests {
     use super::super::super::errors::from_java;
     use super::super::super::namenode::Namenode;
+    use super::super::super::rpc::RpcError;
     use super::super::fake::{self, Answer};
     use super::*;
 
     #[tokio::test]
     async fn a_file_without_a_block_has_no_space_only_if_the_datanodes_have_none() {
-        let refusal =
-            || from_java("java.io.IOException", "File /f could only be written to 0 of the 1 nodes.");
+        let refusal = || {
+            let (class, message) =
+                ("java.io.IOException", "File /f could only be written to 0 of the 1 nodes.");
+            let cause = RpcError::Java { class: class.to_owned(), message: message.to_owned() };
+            from_java(class, message).caused_by(cause)
+        };
         let cases = [
             (1_000, 99, ErrorKind::NoSpace),
             (1_000, 100, ErrorKind::Unavailable),
@@ -278,6 +290,38 @@ mod tests {
             assert_eq!(file.explain(refusal(), 100).await.kind(), kind, "{remaining} of {capacity}");
             let busy = Error::new(ErrorKind::Busy, "another reason");
             assert_eq!(file.explain(busy, 100).await.kind(), ErrorKind::Busy);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_long_path_does_not_hide_the_namenodes_reason() {
+        let path = "/a-directory-with-a-long-name".repeat(20);
+        let message = format!("File {path} could only be written to 0 of the 1 minReplication nodes.");
+        let address = fake::namenode(move |method, _| match method {
+            "addBlock" => Answer::failure(&message),
+            _ => Answer::of(&GetFsStatsResponse { capacity: 1_000, used: 1_000, remaining: 0 }),
+        })
+        .await;
+        let holder = Arc::new(LeaseHolder::new(Arc::new(Namenode::new(vec![address])), "alice"));
+        let file = OpenFile::new(&holder, &path, 7);
+        let error = file.add_block(None, Vec::new(), Duration::ZERO).await.unwrap_err();
+        assert_eq!(file.explain(error, 100).await.kind(), ErrorKind::NoSpace);
+    }
+
+    #[tokio::test]
+    async fn nonsense_about_a_file_is_an_error() {
+        let of_length = |length| HdfsFileStatus { length, ..HdfsFileStatus::default() };
+        let block = |num_bytes| {
+            let block = ExtendedBlock { num_bytes, ..ExtendedBlock::default() };
+            Some(TargetedBlock { block, ..TargetedBlock::default() })
+        };
+        // Negative in Java.
+        for (length, block) in [(u64::MAX, None), (7, block(u64::MAX))] {
+            let status = Some(of_length(length));
+            let answer = AppendResponse { block, status };
+            let address = fake::namenode(move |_, _| Answer::of(&answer)).await;
+            let holder = Arc::new(LeaseHolder::new(Arc::new(Namenode::new(vec![address])), "alice"));
+            assert_eq!(OpenFile::append(&holder, "/f").await.unwrap_err().kind(), ErrorKind::Internal);
         }
     }
 }

@@ -14,7 +14,7 @@ use std::io;
 use std::net::{IpAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
-use strait_store::{ErrorKind, Result, fail};
+use strait_store::{Error, ErrorKind, Result, fail};
 use tokio::time::{Instant, sleep};
 
 /// Tries to copy a replica to another datanode (`addDatanode2ExistingPipeline`).
@@ -39,6 +39,13 @@ pub struct Streamer {
     pub appended: Option<TargetedBlock>,
     /// Datanodes that failed at a new block, and when.
     pub excluded: Vec<(Target, Instant)>,
+}
+
+impl Drop for Streamer {
+    fn drop(&mut self) {
+        // After a panic, too, the writer mustn't wait for acknowledgements.
+        self.line.fail(Error::new(ErrorKind::Internal, "the task that sends the file has ended"));
+    }
 }
 
 /// A block's writing, and the datanodes that failed in it.

@@ -46,6 +46,8 @@ pub const STORAGE_DISK: i32 = 1;
 pub struct HdfsFileStatus {
     #[prost(uint64, required, tag = "3")]
     pub length: u64,
+    #[prost(message, required, tag = "4")]
+    pub permission: Permission,
     #[prost(uint32, optional, tag = "10")]
     pub replication: Option<u32>,
     #[prost(uint64, optional, tag = "11")]
@@ -62,6 +64,14 @@ pub struct HdfsFileStatus {
 pub struct Permission {
     #[prost(uint32, required, tag = "1")]
     pub bits: u32,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct SetPermissionRequest {
+    #[prost(string, required, tag = "1")]
+    pub path: String,
+    #[prost(message, required, tag = "2")]
+    pub permission: Permission,
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -161,9 +161,11 @@ impl Open {
             self.line.push(Packet::of(Piece::empty(self.cutter.end()), true, None));
         }
         self.line.all_acked().await?;
-        if self.line.mark_flushed() {
+        if let Some(pipelines) = self.line.mark_flushed() {
             let length = self.line.block().map(|block| block.num_bytes);
             self.file.fsync(length).await?;
+            // Only now: if the call fails or its caller leaves, the next flush repeats it.
+            self.line.recorded(pipelines);
         }
         Ok(())
     }
@@ -338,6 +340,16 @@ mod tests {
             // The namenode recognises a file that is closed already by its last block.
             assert_eq!(calls.recv().await.unwrap(), ("complete".to_owned(), Some(FULL)));
         }
+    }
+
+    #[tokio::test]
+    async fn a_writer_does_not_wait_for_a_streamer_that_is_gone() {
+        let (mut writer, _calls) = writer().await;
+        // As after a panic.
+        writer.open.as_ref().unwrap().streamer.abort();
+        writer.append(Bytes::from_static(b"x")).await.unwrap();
+        let flushed = timeout(Duration::from_secs(10), writer.flush()).await.expect("it would wait for ever");
+        assert_eq!(flushed.unwrap_err().kind(), ErrorKind::Internal);
     }
 
     #[tokio::test]
