@@ -8,6 +8,7 @@
 mod distance;
 mod host;
 mod kadoop;
+mod ordered;
 mod pairs;
 mod programs;
 mod report;
@@ -84,6 +85,11 @@ const SUITES: &[Suite] = &[
         run: suites::kadoop_recovery::run,
     },
     Suite {
+        name: "ladder",
+        question: "How fast are small calls by SOAP, REST and Thrift's wires, beside the article's Java services?",
+        run: suites::ladder::run,
+    },
+    Suite {
         name: "native-speed",
         question: "How near do our clients come to bare servers and sockets?",
         run: suites::native_speed::run,
@@ -152,12 +158,11 @@ const SUITES: &[Suite] = &[
 
 fn main() -> ExitCode {
     let asked: Vec<String> = std::env::args().skip(1).collect();
-    // A client of a suite, in a process of its own.
-    if let [programs::ADAPTER_ORDERS, uri] = asked.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        return match suites::hdfs_write::follow_orders(uri) {
+    if let Some(ended) = beside(&asked) {
+        return match ended {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
-                eprintln!("bench: the adapter: {error}");
+                eprintln!("bench: {}: {error}", asked[0]);
                 ExitCode::FAILURE
             }
         };
@@ -180,4 +185,16 @@ fn main() -> ExitCode {
         }
     }
     ExitCode::from(u8::from(failed))
+}
+
+/// Runs as a client or server of a suite, in a process of its own, if the arguments ask for one.
+fn beside(asked: &[String]) -> Option<Result<()>> {
+    match asked.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [programs::ADAPTER_ORDERS, uri] => Some(suites::hdfs_write::follow_orders(uri)),
+        [programs::LADDER_CALLER] => Some(suites::ladder::follow_orders()),
+        [programs::LADDER_BARE, address, request_bytes, answer_bytes] => {
+            Some(suites::ladder::serve_bare(address, request_bytes, answer_bytes))
+        }
+        _ => None,
+    }
 }
