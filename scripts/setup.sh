@@ -16,7 +16,7 @@
 #   gluster build + GlusterFS's server, client and libgfapi
 #   mpi     build + MPICH, OpenMPI, and parallel HDF5 for Python
 #   mount   build + fio, and the crates fsx and pjdfstest
-#   bench   test + SunRPC's library and rpcgen, NFS-Ganesha, GNU parallel
+#   bench   test + SunRPC's library and rpcgen, NFS-Ganesha, GNU parallel, libevent for Thrift's C++ server
 #   slurm   test + Slurm, a cluster of which runs on one host
 #   histories  test
 #
@@ -272,6 +272,7 @@ setup_bench() {
     need nfs-ganesha have ganesha.nfsd
     need nfs-ganesha-vfs test -e /usr/lib/x86_64-linux-gnu/ganesha/libfsalvfs.so
     need parallel have parallel
+    need libevent-dev test -e /usr/include/event.h # for Thrift's non-blocking C++ server
     install_packages
     setup_test
 }

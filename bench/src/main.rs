@@ -8,6 +8,7 @@
 mod distance;
 mod host;
 mod kadoop;
+mod ordered;
 mod pairs;
 mod programs;
 mod report;
@@ -92,6 +93,11 @@ const SUITES: &[Suite] = &[
         name: "kadoop-recovery",
         question: "What do clients notice of a killed namenode, and how fast are lost replicas replaced?",
         run: suites::kadoop_recovery::run,
+    },
+    Suite {
+        name: "ladder",
+        question: "How fast are small calls by SOAP, REST and Thrift's wires, beside the article's Java services?",
+        run: suites::ladder::run,
     },
     Suite {
         name: "native-speed",
@@ -203,6 +209,10 @@ fn part_of_a_suite(arguments: &[&str]) -> Option<Result<()>> {
     match *arguments {
         [checkpoint::RANK, ref job @ ..] => Some(checkpoint::follow(job)),
         [programs::ADAPTER_ORDERS, uri] => Some(suites::hdfs_write::follow_orders(uri)),
+        [programs::LADDER_CALLER] => Some(suites::ladder::follow_orders()),
+        [programs::LADDER_BARE, address, request_bytes, answer_bytes] => {
+            Some(suites::ladder::serve_bare(address, request_bytes, answer_bytes))
+        }
         [library::LIBRARY_GET, file, uri, path] => Some(library::get(file, uri, path)),
         [plugin::HELPER] => Some(strait_store_any::serve_parent().map_err(Into::into)),
         [plugin::ANSWERER] => Some(plugin::answer_pings()),

@@ -139,6 +139,11 @@ pub fn hdfs_orders(hdfs: &MiniHdfs, properties: &[(&str, &str)]) -> Result<Comma
 /// Argument by which this program is a client that takes orders.
 pub const ADAPTER_ORDERS: &str = "adapter-orders";
 
+/// Argument by which this program is the ladder's load generator.
+pub const LADDER_CALLER: &str = "ladder-caller";
+/// Argument by which this program is the ladder's bare server.
+pub const LADDER_BARE: &str = "ladder-bare";
+
 /// The HDFS adapter, in a process of its own, which takes the order `write-and-tell`.
 pub fn adapter_orders(hdfs: &MiniHdfs) -> Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);

@@ -5,7 +5,7 @@ use crate::pairs::{Pair, Sample};
 use plotters::prelude::*;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Directory of results; not committed.
 const RESULTS: &str = "bench/results";
@@ -85,14 +85,18 @@ impl Row {
 /// Prints the table, and writes `SUITE.json` and `SUITE.svg`.
 pub fn write(suite: &str, title: &str, rows: &[Row]) -> Result<()> {
     print!("{}", table(rows));
-    let dir = Path::new(RESULTS);
-    std::fs::create_dir_all(dir)?;
-    let json = dir.join(format!("{suite}.json"));
+    let json = result(&format!("{suite}.json"))?;
     std::fs::write(&json, serde_json::to_string_pretty(rows)? + "\n")?;
-    let picture = dir.join(format!("{suite}.svg"));
+    let picture = result(&format!("{suite}.svg"))?;
     draw(&picture, title, rows)?;
     println!("→ {} and {}\n", json.display(), picture.display());
     Ok(())
+}
+
+/// Path of a result's file, in a directory that exists.
+pub fn result(name: &str) -> Result<PathBuf> {
+    std::fs::create_dir_all(RESULTS)?;
+    Ok(Path::new(RESULTS).join(name))
 }
 
 fn table(rows: &[Row]) -> String {

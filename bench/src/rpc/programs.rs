@@ -2,12 +2,12 @@
 
 use crate::Result;
 use crate::host::{on, seconds};
+use crate::ordered::Ordered;
 use rustix::thread::sched_getaffinity;
 use serde::Deserialize;
-use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use strait_testkit::{Host, Process, free_port, spawn_bound};
 
@@ -158,12 +158,7 @@ impl Server {
 }
 
 /// A running client, ended when dropped.
-pub struct Client {
-    system: String,
-    child: Child,
-    orders: ChildStdin,
-    answers: BufReader<ChildStdout>,
-}
+pub struct Client(Ordered);
 
 /// Measurements between an order and its answer.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
@@ -193,12 +188,13 @@ impl Client {
     ) -> Result<Self> {
         let mut command = programs.command(system, place.cpus()?[1]);
         command.arg("client").args(servers.iter().map(SocketAddr::to_string));
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
         on(host, &mut command);
-        let mut child = spawn_bound(command)?;
-        let orders = child.stdin.take().ok_or("no pipe to a client")?;
-        let answers = BufReader::new(child.stdout.take().ok_or("no pipe from a client")?);
-        Ok(Self { system: system.to_owned(), child, orders, answers })
+        Ok(Self(Ordered::start(system, command)?))
+    }
+
+    /// Its process.
+    pub fn id(&self) -> u32 {
+        self.0.id()
     }
 
     /// Calls for `milliseconds`, and at least some.
@@ -211,19 +207,6 @@ impl Client {
         gap_us: usize,
     ) -> Result<Slice> {
         let order = format!("{mode} {bytes} {callers} {milliseconds} {gap_us}");
-        writeln!(self.orders, "{order}")?;
-        let mut answer = String::new();
-        match self.answers.read_line(&mut answer)? {
-            0 => Err(format!("{}'s client failed at {order:?}", self.system).into()),
-            _ => Ok(serde_json::from_str(&answer)?),
-        }
-    }
-}
-
-impl Drop for Client {
-    fn drop(&mut self) {
-        // Errors mean that it has ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        Ok(serde_json::from_str(&self.0.obey(&order)?)?)
     }
 }

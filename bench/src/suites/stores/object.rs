@@ -2,16 +2,15 @@
 
 use crate::Result;
 use crate::host::setting;
+use crate::ordered::Ordered;
 use crate::pairs::interleave;
 use crate::programs::object_store_orders;
 use crate::report::{Better, Row};
 use bytes::Bytes;
-use std::io::{BufRead, BufReader, Lines, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::time::Instant;
 use strait_store::{CreateOptions, FileSystem, MAX_CHUNK_BYTES, Principal, Scheme, StorePath};
 use strait_store_object::{ObjectStore, Options};
-use strait_testkit::{OBJECT_BUCKET, ObjectServer, spawn_bound};
+use strait_testkit::{OBJECT_BUCKET, ObjectServer};
 use tokio::runtime::Runtime;
 
 const RUNS: usize = 5;
@@ -102,36 +101,17 @@ impl Adapter {
 }
 
 /// The library alone, in a process of its own: the product doesn't link with its HTTP client.
-struct Bare {
-    child: Child,
-    orders: ChildStdin,
-    answers: Lines<BufReader<ChildStdout>>,
-}
+struct Bare(Ordered);
 
 impl Bare {
     fn connect(server: &ObjectServer) -> Result<Self> {
         let mut command = object_store_orders()?;
         command.args([&server.url(), OBJECT_BUCKET, KEY.0, KEY.1]);
-        let mut child = spawn_bound(command.stdin(Stdio::piped()).stdout(Stdio::piped()))?;
-        let (orders, answers) = (child.stdin.take(), child.stdout.take());
-        let (orders, answers) = orders.zip(answers).ok_or("no pipes to a peer")?;
-        Ok(Self { child, orders, answers: BufReader::new(answers).lines() })
+        Ok(Self(Ordered::start("object_store", command)?))
     }
 
     /// `write` or `read`.
     fn order(&mut self, order: &str, mib: usize) -> Result<()> {
-        writeln!(self.orders, "{order} {mib}")?;
-        match self.answers.next() {
-            Some(Ok(line)) if line == "done" => Ok(()),
-            other => Err(format!("object_store: {other:?}").into()),
-        }
-    }
-}
-
-impl Drop for Bare {
-    fn drop(&mut self) {
-        // Errors mean that it has ended.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.0.obey(&format!("{order} {mib}")).map(drop)
     }
 }
