@@ -1,10 +1,11 @@
-// A server of Apache Thrift's C++ library with the gateway's interface. It answers `getFileInfo` from
-// memory, and nothing else. Nothing is checked, limited or looked up.
+// A server of Apache Thrift's C++ library with the gateway's interface. It answers `getFileInfo`
+// from memory, and nothing else. Nothing is checked, limited or looked up.
 //
 //   thrift-server threaded|nonblocking HOST PORT
 //
-// `threaded` has a thread for each connection and unframed messages, with buffers of 64 KiB: with the
-// default of 512 bytes it is several times slower. `nonblocking` has a thread for each core and frames.
+// `threaded` has a thread for each connection and unframed messages, with buffers of 64 KiB: with
+// the default of 512 bytes it is several times slower. `nonblocking` has a thread for each core and
+// frames.
 
 #include "DfsV2.h"
 
