@@ -17,13 +17,20 @@ COLUMNS = 1_024
 
 
 class Rank:
-    def __init__(self, rank: int, ranks: int, mb: int, uri: str, directory: Path) -> None:
+    def __init__(
+        self, rank: int, ranks: int, mb: int, uri: str, directory: Path
+    ) -> None:
         self.rank, self.ranks = rank, ranks
         self.uri, self.directory = uri, directory
         self.rows = max(1, mb * 1_000_000 // TENSORS // COLUMNS // 4)
-        self.tensors = {name: numpy.full((self.rows, COLUMNS), rank, "<f4") for name in self.names(rank)}
+        self.tensors = {
+            name: numpy.full((self.rows, COLUMNS), rank, "<f4")
+            for name in self.names(rank)
+        }
         spec = ("F32", (self.rows, COLUMNS))
-        self.layout = checkpoint.Layout.of([dict.fromkeys(self.names(it), spec) for it in range(ranks)])
+        self.layout = checkpoint.Layout.of(
+            [dict.fromkeys(self.names(it), spec) for it in range(ranks)]
+        )
 
     @staticmethod
     def names(rank: int) -> list[str]:

@@ -6,6 +6,7 @@ use crate::{Options, Rules, Server, TRANSFER_BYTES};
 use std::sync::Arc;
 use strait_flexrpc::{AuthSys, Client, ClientOptions, Credentials, Transport};
 use strait_store::{FileSystem, MemoryStore, Principal, StorePath};
+use strait_testkit::wait::eventually;
 use tokio::runtime::Runtime;
 
 /// A server over a store in memory, whose root user is the user of the tests.
@@ -340,8 +341,7 @@ fn a_reader_whose_rights_end_reads_no_more_after_a_second() {
     let nobodys = std::mem::replace(&mut served.client, own);
     assert_eq!(served.set(&file, N3Settings { mode: Some(0o600), ..NOTHING }, None), N3Status::Ok);
     served.client = nobodys;
-    std::thread::sleep(std::time::Duration::from_millis(1_100));
-    assert_eq!(served.read(&file, 0, 4), Err(N3Status::Acces));
+    eventually("the server asks for the rights again", || served.read(&file, 0, 4) == Err(N3Status::Acces));
 }
 
 #[test]
