@@ -115,6 +115,7 @@ impl Shared {
             replication: options.replication.unwrap_or(settings.replication),
             block_size: options.block_size.unwrap_or(settings.block_size),
         };
+        check_block_size(new.block_size, settings.checksum.bytes_per_crc)?;
         match OpenFile::create(&holder, path, &new).await {
             Ok(opened) => {
                 let is_for_library = is_for_library(&opened.status);
@@ -317,6 +318,15 @@ fn write_options(options: &CreateOptions) -> Result<WriteOptions> {
         overwrite: options.overwrite,
         create_parent: true,
     })
+}
+
+/// As `DFSOutputStream` does: no Java client could append to such a file.
+fn check_block_size(block_size: u64, bytes_per_crc: u32) -> Result<()> {
+    if block_size.is_multiple_of(u64::from(bytes_per_crc)) {
+        return Ok(());
+    }
+    let why = format!("a block of {block_size} bytes: the size must be a multiple of {bytes_per_crc}");
+    fail(ErrorKind::InvalidArgument, format!("{why} (dfs.bytes-per-checksum)"))
 }
 
 /// Whether the adapter can't write such a file.

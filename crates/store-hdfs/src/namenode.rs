@@ -233,21 +233,56 @@ impl Namenode {
     }
 
     fn away(&self, last: RpcError, in_doubt: bool) -> Error {
+        let mut where_from = "no namenode at";
         let message = match &last {
-            RpcError::Java { class, message } => from_java(class, message).message().to_owned(),
+            RpcError::Java { class, message } => {
+                where_from = if is_elsewhere(class) { "no active namenode at" } else { "the namenode at" };
+                from_java(class, message).message().to_owned()
+            }
             RpcError::NotSent(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
                 "Connection refused: no program listens there; check the port (that of fs.defaultFS, often 8020 \
                  or 9000), and that the namenode runs"
                     .to_owned()
             }
+            RpcError::NotSent(error) if error.to_string().contains("failed to lookup address") => {
+                format!("{error}; a nameservice needs Hadoop's configuration: set HADOOP_CONF_DIR")
+            }
             other => other.to_string(),
         };
         let kind = if in_doubt { ErrorKind::OutcomeUnknown } else { ErrorKind::Unavailable };
-        Error::new(kind, format!("no namenode at {}: {message}", self.names())).caused_by(last)
+        Error::new(kind, format!("{where_from} {}: {message}", self.names())).caused_by(last)
     }
 }
 
 /// The call belongs to another namenode of the nameservice.
 fn is_elsewhere(class: &str) -> bool {
     ["StandbyException", "ObserverRetryOnActiveException"].iter().any(|name| class.ends_with(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::write::fake::{self, Answer};
+    use super::*;
+
+    #[tokio::test]
+    async fn a_refusal_says_that_the_namenode_answered() {
+        let cases = [
+            ("org.apache.hadoop.hdfs.server.namenode.SafeModeException", "the namenode at 127.0.0.1:"),
+            ("org.apache.hadoop.ipc.StandbyException", "no active namenode at 127.0.0.1:"),
+        ];
+        for (class, begin) in cases {
+            let address = fake::namenode(move |_, _| Answer::Exception(class, "not now".to_owned())).await;
+            let namenode = Namenode::new(vec![address]);
+            let error = namenode.server_defaults("alice").await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Unavailable);
+            assert!(error.message().starts_with(begin), "{error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_name_that_does_not_resolve_may_be_a_nameservice() {
+        let error = Namenode::new(vec!["no-such-host.invalid:8020".to_owned()]);
+        let error = error.server_defaults("alice").await.unwrap_err();
+        assert!(error.message().contains("HADOOP_CONF_DIR"), "{error}");
+    }
 }

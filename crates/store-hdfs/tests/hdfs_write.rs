@@ -209,8 +209,8 @@ struct Cut {
 }
 
 fn cuts() -> impl Strategy<Value = Cut> {
-    // Whole chunks, and not; smaller and larger than a packet.
-    let block = prop_oneof![512usize..1_600, (60usize << 10)..(70 << 10), Just(64usize << 10)];
+    // Whole chunks; smaller and larger than a packet.
+    let block = prop_oneof![1usize..4, 120usize..140, Just(128)].prop_map(|chunks| chunks * 512);
     block.prop_flat_map(|block| {
         let around = move |most: usize| 1..most;
         let length = prop_oneof![around(600), around(2 * block), Just(block), Just(64usize << 10)];
@@ -249,6 +249,16 @@ async fn blocks_may_end_anywhere_in_packets_chunks_and_appends() {
         };
         join_all(cuts.iter().enumerate().map(write)).await;
     }
+    scene.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_block_that_ends_within_a_chunk_is_refused() {
+    let scene = Scene::shared("chunks").await;
+    let options = CreateOptions { block_size: Some(1_000), ..CreateOptions::default() };
+    let refused = scene.store.create(&scene.me, &scene.at("f"), &options).await.map(drop).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InvalidArgument, "{refused}");
+    assert!(refused.message().contains("multiple of 512"), "{refused}");
     scene.end().await;
 }
 

@@ -519,7 +519,8 @@ pub struct Put {
     /// Bytes per block.
     #[arg(long, value_name = "BYTES")]
     pub block_size: Option<u64>,
-    /// Fail unless so many replicas are on disk, if that is more than the store's own minimum.
+    /// Fail unless so many replicas are on disk, if that is more than the store's own minimum. Only Kadoop knows
+    /// a minimum; other stores ignore this.
     #[arg(long, value_name = "N")]
     pub min_replicas: Option<u16>,
     /// Local files or directories; - is standard input. The last operand is the URI they go to:

@@ -23,7 +23,7 @@ mod abandoned;
 mod by_user;
 mod cutter;
 #[cfg(test)]
-mod fake;
+pub(super) mod fake;
 #[cfg(test)]
 mod faults;
 mod holder;
