@@ -43,7 +43,9 @@ impl Site {
             let place = site._directory.path().join(format!("mount-{number}"));
             std::fs::create_dir(&place)?;
             let mut command = site.host(number).command(strait()?);
-            command.args(["mount", "--plfs", &format!("*{}", ending())]).arg(&uri).arg(&place);
+            // A rank opens the files of others at once.
+            command.args(["mount", "--attr-cache", "0", "--plfs", &format!("*{}", ending())]);
+            command.arg(&uri).arg(&place);
             command.envs(site.servers.environment());
             let before = std::fs::metadata(&place)?;
             let mut process = Process::spawn(&format!("mount-{number}"), command, site._directory.path())?;
