@@ -1,4 +1,4 @@
-//! What do the adapters for other people's stores cost, above the library that each one wraps?
+//! The cost of the adapters for other people's stores, above the library that each one wraps.
 //!
 //! - [`plugin`]: a call of a plugin that answers at once, in this process and in one of its own.
 //! - [`library`]: a file of a real HDFS, read by Hadoop's libhdfs, bare and behind the adapter.

@@ -175,14 +175,14 @@ enum Handle {
     Directory(Arc<tokio::sync::Mutex<Listing>>, u64),
 }
 
-/// What a keeper has for the mount's process: nothing without one.
+/// The keeper's things for the mount's process. Empty without a keeper.
 #[derive(Default)]
 pub struct Kept {
     /// Where it records its state.
     pub ledger: Arc<Ledger>,
     /// The requests of a process before it.
     pub past: Past,
-    /// What all processes of the mount have in common.
+    /// The data that all processes of the mount share.
     pub mounted: Option<Mounted>,
 }
 

@@ -101,8 +101,8 @@ impl Keeper {
         &self.directory
     }
 
-    /// Serves the mount by processes of `command`, whose standard input is for [`Link::receive`], until
-    /// it ends. Calls `serving` when the first one serves. After `ends`, the server is asked to end.
+    /// Starts processes of `command`, one after the other, that serve the mount until it ends. Their standard
+    /// input is for [`Link::receive`]. Calls `serving` when the first one serves. After `ends`, the server is asked to end.
     ///
     /// # Errors
     /// No process can be started. The mount is gone then.
@@ -159,7 +159,7 @@ impl Keeper {
                 }
             }
         };
-        // What it sent before its end.
+        // Messages that it sent before its end.
         while let Some(message) = end.last() {
             self.hear(message, &mut since, serving)?;
         }

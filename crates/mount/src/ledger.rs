@@ -1,4 +1,4 @@
-//! What a mount records while it serves, so that another process may go on if this one is killed.
+//! The record of a serving mount, by which another process goes on if this one is killed.
 //!
 //! | kind | number | value |
 //! | --- | --- | --- |
@@ -78,7 +78,7 @@ pub enum Counter {
     File,
 }
 
-/// What stays the same for all processes of a mount.
+/// The data that stays the same for all processes of a mount.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Mounted {
     directory: Vec<u8>,
@@ -169,7 +169,7 @@ pub struct OpenHandle<H> {
 #[derive(Debug, Default)]
 pub struct Ledger {
     record: Option<(Record, Bytes)>,
-    /// What is set is in the record already, or is of no use.
+    /// Set calls write nothing: the record has their values already, or no later process needs them.
     quiet: AtomicBool,
     /// By [`Counter`].
     given: [AtomicU64; 3],

@@ -315,7 +315,7 @@ impl Mount {
     }
 }
 
-/// What a new mount records.
+/// The record of a new mount.
 fn kept(link: Option<&mut Link>, directory: &Path) -> io::Result<Kept> {
     let Some([record, bytes]) = link.and_then(|link| link.memory.take()) else { return Ok(Kept::default()) };
     let (ledger, mounted) = (Ledger::begin(record, bytes)?, Mounted::on(directory));

@@ -51,7 +51,7 @@ pub struct Access {
     pub patience: Patience,
     /// Memory for written bytes.
     pub memory: Arc<Pool>,
-    /// What the next process must know if this one is killed.
+    /// Notes for the next process, if this one is killed.
     pub note: Note,
 }
 

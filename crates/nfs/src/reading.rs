@@ -26,7 +26,7 @@ pub struct Readings {
 #[derive(Clone)]
 struct Open {
     reader: Arc<dyn FileReader>,
-    /// What it was when it was opened.
+    /// The file's version when it was opened.
     version: Version,
     checked: Instant,
     used: Instant,

@@ -1,4 +1,4 @@
-//! A rank: a process on a host, which writes and reads as it is told.
+//! A rank: a process on a host, which follows orders to write and read.
 
 use crate::Result;
 use bytes::Bytes;

@@ -107,7 +107,7 @@ impl Orders {
     }
 }
 
-/// What the keeper passes to this process, in the place of its standard input.
+/// The keeper's link, which takes the place of this process's standard input.
 pub fn link() -> Result<Link, Failure> {
     let input = io::stdin().as_fd().try_clone_to_owned();
     let link = input.and_then(Link::receive);
