@@ -47,7 +47,17 @@ foreign_stores() {
     scripts/with-gluster.sh cargo test --locked -p strait-store --test contract -- --include-ignored --nocapture network
 }
 
+# The C++ client without sanitizers, as users build it.
+cpp_client() {
+    local build=${CARGO_TARGET_DIR:-target}/cpp
+    cargo build --locked -p strait
+    cmake -S clients/cpp -B "$build" >/dev/null
+    cmake --build "$build" --parallel "$(nproc)" -- --quiet
+    STRAIT_BIN=$(realpath "${CARGO_TARGET_DIR:-target}/debug/strait") ctest --test-dir "$build" --output-on-failure
+}
+
 step each_crate_alone
+step cpp_client
 step foreign_stores
 step cargo test --locked -p strait --test rest -- --nocapture --include-ignored pages_of_other_sites
 step cargo test --locked -p strait --test run_slurm -- --nocapture --include-ignored

@@ -5,11 +5,13 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+readonly CPP_BUILD=${CARGO_TARGET_DIR:-target}/cpp-sanitized
+
 # Seconds a fuzz target: enough to run the seeds and notice a target that rots.
 readonly FUZZ_SECONDS=20
 
-# More than trying thread orders takes, building included: a lost wake-up can spin.
-readonly ORDERS_SECONDS=600
+# More than trying thread orders takes beside other tests, building included: a lost wake-up can spin.
+readonly ORDERS_SECONDS=1800
 
 # timed NAME COMMAND...: says afterwards how long it took.
 timed() {
@@ -31,43 +33,74 @@ with_hdfs() {
     "${CARGO_TARGET_DIR:-target}/debug/with-hdfs" "$@"
 }
 
-# rust_tests PACKAGES...: each test reports its time.
-rust_tests() {
-    cargo --config "target.'cfg(unix)'.runner = '$PWD/scripts/timed.sh'" \
-        test --locked --no-fail-fast "$@"
+# together STEP OTHER: runs two steps of this script at once, each to its end. Prints what the other one
+# printed when both have ended.
+together() {
+    local output other failed=0
+    output=$(mktemp)
+    setsid "$0" inside "$2" >"$output" 2>&1 &
+    other=$!
+    # Both names are gone when the trap runs.
+    # shellcheck disable=SC2064
+    trap "kill -- -$other 2>/dev/null || true; rm -f $output" EXIT
+    "$0" inside "$1" || failed=1
+    wait "$other" || failed=1
+    cat "$output"
+    rm "$output"
+    trap - EXIT
+    ((failed == 0)) || exit 1
 }
 
-# every_rust_test: without the unit tests if `make check` has just run them (.ci/run).
-every_rust_test() {
-    if [[ -n ${UNIT_TESTS_RAN:-} ]]; then
-        rust_tests --workspace --test '*' && rust_tests --workspace --doc
-    else
-        rust_tests --workspace
-    fi
+# The steps beside HDFS. Tests wait more than they compute, so builds fit beside them.
+every_step() {
+    together rust builds
+    together python jvm
+    together cpp node_and_go
 }
 
-every_language() {
-    timed "Rust: run" every_rust_test
-    # Named, so that its absence fails and doesn't skip.
-    STRAIT_BIN=$(realpath "${CARGO_TARGET_DIR:-target}/debug/strait")
-    export STRAIT_BIN
+rust() {
+    timed "Rust: run" rust_tests --workspace
+    timed "Rust: examples" cargo test --locked --workspace --doc
+}
+
+# What later steps need, and the thread orders; at the lowest priority, since tests have time limits.
+builds() {
+    renice -n 19 $$ >/dev/null
+    timed "thread orders" thread_orders
+    timed "C++: build" cpp_build
+    timed "fuzzing: build" scripts/fuzz.sh build
+}
+
+python() {
     timed Python .venv/bin/python -m pytest --durations=10 clients/python
     timed "An own service" .venv/bin/python -m pytest examples/tradehistory
+}
+
+jvm() {
     # Installed, so that the file system for Hadoop finds it.
     timed Java mvn -q -B -f clients/java/pom.xml install
     timed Hadoop hadoop_client
-    timed Node node_client
-    timed C++ cpp_client
-    timed Go go_client
-    (unset STRAIT_TEST_HDFS && timed "C++ with sanitizers" cpp_client address,undefined)
 }
 
-# cpp_client [SANITIZERS]: builds it with these, and runs its tests.
-cpp_client() {
-    local build=${CARGO_TARGET_DIR:-target}/cpp${1:+-sanitized}
-    cmake -S clients/cpp -B "$build" -DSTRAIT_SANITIZE="${1:-}" >/dev/null
-    cmake --build "$build" --parallel "$(nproc)" -- --quiet
-    ctest --test-dir "$build" --verbose
+cpp() { timed C++ ctest --test-dir "$CPP_BUILD" --verbose; }
+
+node_and_go() {
+    timed Node node_client
+    timed Go go_client
+}
+
+# rust_tests WHERE...: the tests of a package or of the workspace, without the unit tests if
+# `make check` has just run them (.ci/run).
+rust_tests() {
+    local which=()
+    [[ -z ${UNIT_TESTS_RAN:-} ]] || which=(--test '*')
+    python3 scripts/rust_tests.py "$@" "${which[@]}"
+}
+
+# With sanitizers: `make test-heavy` builds it as users do.
+cpp_build() {
+    cmake -S clients/cpp -B "$CPP_BUILD" -DSTRAIT_SANITIZE=address,undefined >/dev/null
+    cmake --build "$CPP_BUILD" --parallel "$(nproc)" -- --quiet
 }
 
 # go_client: its lint and its tests. In place of the thousand cases that passed, their number.
@@ -132,8 +165,14 @@ summary() {
         END { printf "\n%d passed, %d failed, %d skipped\n", passed, failed, skipped }' "$log"
 }
 
+# Named, so that its absence fails and doesn't skip. It is the one that the tests run: another build
+# would compile the dependencies again, with fewer features.
+STRAIT_BIN=$PWD/${CARGO_TARGET_DIR:-target}/debug/strait
+[[ -z ${CARGO_TARGET_DIR:-} ]] || STRAIT_BIN=$CARGO_TARGET_DIR/debug/strait
+export STRAIT_BIN
+
 if [[ ${1:-} == inside ]]; then
-    every_language
+    "$2"
     exit
 fi
 scripts/setup.sh test
@@ -141,12 +180,12 @@ log=$(mktemp)
 trap 'summary; rm -f "$log"' EXIT
 if [[ -n ${1:-} ]]; then
     step "the tests of $1" rust_tests --manifest-path "crates/$1/Cargo.toml"
+    [[ ! -e crates/$1/src/lib.rs ]] ||
+        step "the examples of $1" cargo test --locked --manifest-path "crates/$1/Cargo.toml" --doc
     exit
 fi
 # Before HDFS runs, whose processes would slow it down.
 step "Rust: build" cargo test --workspace --locked --no-run
-step "with a real HDFS" with_hdfs "$0" inside
-step "thread orders" thread_orders
-# The one that the tests ran: another build would compile the dependencies again, with fewer features.
-STRAIT_BIN=$(realpath "${CARGO_TARGET_DIR:-target}/debug/strait") step "the tour" .venv/bin/python scripts/tour.py
+step "with a real HDFS" with_hdfs "$0" inside every_step
+step "the tour" .venv/bin/python scripts/tour.py
 FUZZ_SEED=1 step fuzzing scripts/fuzz.sh "$FUZZ_SECONDS"
