@@ -84,7 +84,11 @@ async fn append_when_free(store: &HdfsStore, me: &Principal, path: &StorePath) -
     loop {
         match store.append(me, path).await {
             Ok(writer) => return writer,
-            Err(error) => assert!(error.kind() == ErrorKind::Busy && Instant::now() < deadline, "{error}"),
+            Err(error) => {
+                // Unavailable: a datanode that restarted hasn't reported the last block yet.
+                let passes = matches!(error.kind(), ErrorKind::Busy | ErrorKind::Unavailable);
+                assert!(passes && Instant::now() < deadline, "{error}");
+            }
         }
         pause_task("until the next attempt", Duration::from_millis(20)).await;
     }

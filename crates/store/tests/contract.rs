@@ -43,3 +43,22 @@ async fn file_store_keeps_the_contract_on_a_network_file_system() {
     let store = FileStore::open(directory.path(), false).unwrap();
     assert_contract("file (network file system)", Arc::new(store)).await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs a mounted GlusterFS volume of this host: scripts/test-heavy.sh"]
+async fn a_file_of_a_network_file_system_is_on_the_hosts_of_its_bricks() {
+    let mount = std::env::var("STRAIT_TEST_NETWORK_DIRECTORY").expect("it names a directory of a mount");
+    let directory = tempfile::tempdir_in(mount).unwrap();
+    std::fs::write(directory.path().join("a b"), "hello").unwrap();
+    let store = FileStore::open(directory.path(), false).unwrap();
+    let path = StorePath::parse("/a b").unwrap();
+    let located = store.block_locations(&Principal::new("root"), &path, 0..5).await.unwrap();
+    assert_eq!(located.len(), 1, "{located:?}");
+    assert_eq!((located[0].offset, located[0].length), (0, 5));
+    // The store names this host with or without bricks, so the test asks the mount, too.
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    assert_eq!(located[0].hosts, [host]);
+    let mut answer = [0; 4096];
+    let length = rustix::fs::getxattr(directory.path().join("a b"), "glusterfs.pathinfo", &mut answer[..]);
+    assert!(String::from_utf8_lossy(&answer[..length.unwrap()]).contains("<POSIX("));
+}

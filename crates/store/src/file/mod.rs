@@ -28,6 +28,7 @@
 //! become durable.
 
 mod attributes;
+mod bricks;
 mod buffers;
 mod directories;
 #[cfg(test)]
@@ -41,8 +42,8 @@ mod writer;
 
 use crate::work::{self, blocking};
 use crate::{
-    BlockLocation, Capabilities, Checksum, CreateOptions, ErrorKind, FileReader, FileStatus, FileSystem,
-    FileWriter, Principal, Result, SetAttributes, StorePath, StoreStatus, fail,
+    BlockLocation, Capabilities, Checksum, CreateOptions, FileReader, FileStatus, FileSystem, FileWriter,
+    Principal, Result, SetAttributes, StorePath, StoreStatus,
 };
 use async_trait::async_trait;
 use futures::stream::{self, BoxStream, StreamExt};
@@ -212,28 +213,14 @@ impl FileSystem for FileStore {
             .await
     }
 
-    /// One block, the whole file, on this host.
+    /// One block, the whole file: on this host, or on those of the bricks of a mounted GlusterFS volume.
     async fn block_locations(
         &self,
-        who: &Principal,
+        _who: &Principal,
         path: &StorePath,
         range: Range<u64>,
     ) -> Result<Vec<BlockLocation>> {
-        let status = self.stat(who, path).await?;
-        if status.is_directory() {
-            return fail(ErrorKind::IsADirectory, "a directory")
-                .map_err(|error: crate::Error| error.at("locate", path));
-        }
-        if range.start >= range.end.min(status.length) {
-            return Ok(Vec::new());
-        }
-        Ok(vec![BlockLocation {
-            offset: 0,
-            length: status.length,
-            hosts: vec![self.inner.host.clone()],
-            addresses: Vec::new(),
-            corrupt: false,
-        }])
+        self.run("locate", path, move |inner, path| inner.locate(path, range)).await
     }
 
     /// The CRC-32C of the content, computed by reading it.

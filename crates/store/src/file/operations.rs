@@ -3,14 +3,19 @@
 
 use super::Inner;
 use super::attributes::{checked_permission, clear_set_id_bits, milliseconds};
+use super::bricks;
 use super::directories::{self, Made};
 use super::reader::Reader;
 use super::root::{Root, from_errno, identity, name_of, sync_directory};
 use super::writer::{self, Writer};
-use crate::{CreateOptions, Error, ErrorKind, FileStatus, FileType, Result, StorePath, StoreStatus, fail};
+use crate::{
+    BlockLocation, CreateOptions, Error, ErrorKind, FileStatus, FileType, Result, StorePath, StoreStatus,
+    fail,
+};
 use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::Errno;
 use std::fs::File;
+use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -93,6 +98,29 @@ impl Inner {
             group: self.names.group(stat.st_gid),
             link: false,
         }
+    }
+
+    pub(super) fn locate(&self, path: &StorePath, range: Range<u64>) -> Result<Vec<BlockLocation>> {
+        let node = self.root.node(path)?;
+        let stat = rustix::fs::fstat(&node).map_err(from_errno)?;
+        let status = self.status_of(path.as_str().to_owned(), &stat);
+        if status.is_directory() {
+            return fail(ErrorKind::IsADirectory, "a directory");
+        }
+        if range.start >= range.end.min(status.length) {
+            return Ok(Vec::new());
+        }
+        let mut hosts = bricks::hosts(&node);
+        if hosts.is_empty() {
+            hosts.push(self.host.clone());
+        }
+        Ok(vec![BlockLocation {
+            offset: 0,
+            length: status.length,
+            hosts,
+            addresses: Vec::new(),
+            corrupt: false,
+        }])
     }
 
     pub(super) fn open(&self, path: &StorePath) -> Result<Reader> {
