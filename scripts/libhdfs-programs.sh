@@ -5,6 +5,7 @@
 # at once.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. scripts/waits.sh
 
 readonly ROUNDS=${1:-10} CHILDREN=64 PYARROW=pyarrow==26.0.1
 readonly AT=$(realpath -m "${CARGO_TARGET_DIR:-target}/libhdfs")
@@ -50,11 +51,7 @@ start_kadoop() {
     target_of strait up --data "$AT/data" --listen 127.0.0.1:0 >"$log" 2>&1 &
     server=$!
     trap 'kill "$server"; wait "$server" || true' EXIT
-    local deadline=$((SECONDS + 60))
-    until grep -q 'safe mode has ended' "$log"; do
-        kill -0 "$server" && ((SECONDS < deadline)) || { cat "$log" >&2; exit 1; }
-        sleep 0.2
-    done
+    eventually 60 "$server" grep -q 'safe mode has ended' "$log" || { cat "$log" >&2; exit 1; }
     gateway=strait://$(sed -n 's/.* serves on \(.*\)$/\1/p' "$log")
     cluster=$(sed -n 's|.*default = \(kadoop://[^/]*\).*|\1|p' "$log")
 }

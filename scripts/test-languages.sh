@@ -6,6 +6,7 @@
 # with the results; UPDATE=1 rewrites it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. scripts/waits.sh
 scripts/setup.sh languages
 
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
@@ -34,10 +35,7 @@ gateway() {
     shift
     "$STRAIT_BIN" "$@" --listen "$address" 2>>"$work/gateways.log" >/dev/null &
     gateways+=($!)
-    for _ in {1..300}; do
-        "$STRAIT_BIN" ls "strait://$address/" >/dev/null 2>&1 && return
-        sleep 0.1
-    done
+    eventually 60 "${gateways[-1]}" "$STRAIT_BIN" ls "strait://$address/" && return
     echo "no gateway at $address: $(cat "$work/gateways.log")" >&2
     return 1
 }

@@ -4,6 +4,7 @@
 # scripts/pjdfstest-excluded.txt left out. OPERATIONS=N, and HDFS_URI=URI for a running HDFS.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. scripts/waits.sh
 ((EUID == 0)) || { echo "test-mount: mounting takes root" >&2; exit 1; }
 scripts/setup.sh mount
 cargo build --locked --release -p strait
@@ -93,7 +94,7 @@ pjdfstest_on() {
 mkdir -p "$work/data" "$work/mnt"
 "$strait" up --data "$work/kadoop" --listen 127.0.0.1:0 > "$work/up.log" 2>&1 &
 processes+=($!)
-for _ in {1..300}; do grep -q kadoop:// "$work/up.log" && break; sleep 0.1; done
+eventually 60 "${processes[-1]}" grep -q kadoop:// "$work/up.log" || { cat "$work/up.log" >&2; exit 1; }
 kadoop=$(grep -o 'kadoop://[0-9.:]*' "$work/up.log" | head -n 1)
 
 mounted file "file://$work/data" --plfs '*.ckpt'

@@ -6,6 +6,7 @@
 # MPI_PROGRAMS="NAME…" picks some of ROMIO's.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. scripts/waits.sh
 
 readonly AT=$(realpath -m "${CARGO_TARGET_DIR:-target}/mpi") HDF5=$PWD/crates/libstrait/tests/mpi/hdf5.py
 readonly SECONDS_EACH=${SECONDS_EACH:-300}
@@ -94,13 +95,10 @@ on_store() {
 on_cluster() {
     rm -rf "$AT/kadoop"
     "$strait" up --data "$AT/kadoop" --listen 127.0.0.1:0 >"$AT/up.log" 2>&1 &
-    local server=$! deadline=$((SECONDS + 120))
+    local server=$!
     # shellcheck disable=SC2064
     trap "kill $server; wait $server || true" EXIT
-    until grep -q ' default = ' "$AT/up.log"; do
-        kill -0 "$server" && ((SECONDS < deadline)) || { cat "$AT/up.log" >&2; exit 1; }
-        sleep 0.2
-    done
+    eventually 120 "$server" grep -q ' default = ' "$AT/up.log" || { cat "$AT/up.log" >&2; exit 1; }
     if [[ $1 == gateway ]]; then
         on_store gateway "strait://$(sed -n 's/^strait .* serves on \(.*\)$/\1/p' "$AT/up.log")"
     else

@@ -3,6 +3,7 @@
 # STRAIT_TEST_GLUSTER, the volume's name, and STRAIT_TEST_NETWORK_DIRECTORY, where it is mounted.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. scripts/waits.sh
 
 readonly VOLUME=strait-test START_S=30
 dir=$(mktemp -d)
@@ -29,12 +30,8 @@ end() {
 }
 trap end EXIT
 
-for ((tries = 0; ; tries++)); do
-    gluster --mode=script volume list >/dev/null 2>&1 && break
-    kill -0 "$daemon" 2>/dev/null && ((tries < START_S)) ||
-        { printf 'with-gluster: glusterd does not start; its log:\n' >&2; tail -n 20 "$dir/log" >&2; exit 1; }
-    sleep 1
-done
+eventually "$START_S" "$daemon" gluster --mode=script volume list ||
+    { printf 'with-gluster: glusterd does not start; its log:\n' >&2; tail -n 20 "$dir/log" >&2; exit 1; }
 # It refuses names and addresses of the loopback.
 readonly host=$(hostname -I | cut -d' ' -f1)
 gluster --mode=script volume create $VOLUME "$host:$dir/brick" force >/dev/null

@@ -300,18 +300,14 @@ func TestAContextEndsACall(t *testing.T) {
 	if !errors.Is(err, TimedOut) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("after its deadline: %v", err)
 	}
-	canceled, end := context.WithCancel(context.Background())
-	time.AfterFunc(impatience, end)
-	_, err = client.Stat(canceled, directory)
+	_, err = client.Stat(proxy.canceledByAReply(t), directory)
 	if !errors.Is(err, Canceled) || !errors.Is(err, context.Canceled) {
 		t.Errorf("canceled: %v", err)
 	}
 	proxy.strike(none)
 	must[*FileInfo](t)(client.Stat(context.Background(), directory)) // by a connection that stays
 	proxy.strike(silent)
-	changing, stop := context.WithCancel(context.Background())
-	time.AfterFunc(impatience, stop)
-	err = client.Mkdirs(changing, directory+"/a", nil)
+	err = client.Mkdirs(proxy.canceledByAReply(t), directory+"/a", nil)
 	if !errors.Is(err, OutcomeUnknown) || !errors.Is(err, context.Canceled) {
 		t.Errorf("a canceled change: %v", err)
 	}
@@ -416,7 +412,7 @@ func TestAKilledGatewayIsReported(t *testing.T) {
 	if !errors.As(err, &failure) || failure.Kind != Unavailable || failure.Path != "/" || !failure.RetrySafe {
 		t.Errorf("%#v", err)
 	}
-	if took := time.Since(began); took > limit || took < firstPause {
+	if took := time.Since(began); took > limit {
 		t.Errorf("it took %v", took)
 	}
 	gateway.start(t, nil)
@@ -468,19 +464,17 @@ func TestAnAbandonedFileIsWritableAgainAtOnce(t *testing.T) {
 	if err := writer.Close(); !errors.Is(err, os.ErrClosed) {
 		t.Errorf("a second close: %v", err)
 	}
-	deadline := time.Now().Add(limit)
-	for {
-		again, err := other.Append(ctx, "/file")
-		if err == nil {
-			if again.Position() != int64(len("flushed")) {
-				t.Errorf("it ends at %d", again.Position())
-			}
-			ok(t, again.Close())
-			return
-		}
-		if !errors.Is(err, Busy) || time.Now().After(deadline) {
+	var again *Writer
+	eventually(t, "another writer", func() bool {
+		var err error
+		again, err = other.Append(ctx, "/file")
+		if err != nil && !errors.Is(err, Busy) {
 			t.Fatal(err)
 		}
-		time.Sleep(pollInterval)
+		return err == nil
+	})
+	if again.Position() != int64(len("flushed")) {
+		t.Errorf("it ends at %d", again.Position())
 	}
+	ok(t, again.Close())
 }

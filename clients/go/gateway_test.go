@@ -16,11 +16,7 @@ import (
 	"time"
 )
 
-const (
-	startDeadline = 60 * time.Second
-	stopDeadline  = 40 * time.Second
-	pollInterval  = 20 * time.Millisecond
-)
+const stopDeadline = 40 * time.Second
 
 // lacks skips a test because the machine lacks something, and fails it under CI=true.
 func lacks(t testing.TB, what string) {
@@ -107,22 +103,19 @@ func (g *gateway) start(t testing.TB, options *Options) {
 		_ = g.process.Wait()
 		close(ended)
 	}()
-	deadline := time.Now().Add(startDeadline)
-	for {
+	eventually(t, fmt.Sprintf("%v answers", g.command), func() bool {
 		client, err := Dial(context.Background(), g.address, options)
 		if err == nil {
 			_ = client.Close()
-			return
+			return true
 		}
 		select {
 		case <-ended:
 			t.Fatalf("%v ended at once", g.command)
-		case <-time.After(pollInterval):
+		default:
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%v isn't ready: %v", g.command, err)
-		}
-	}
+		return false
+	})
 }
 
 // kill ends it as a crash does.

@@ -1,6 +1,7 @@
 package strait
 
 import (
+	"context"
 	"net"
 	"sync"
 	"syscall"
@@ -35,6 +36,7 @@ type proxy struct {
 
 	mu          sync.Mutex
 	fault       fault
+	onHeld      func() // called once a reply is held back
 	closed      bool
 	connections []*net.TCPConn
 }
@@ -63,10 +65,24 @@ func (p *proxy) struck() fault {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	fault := p.fault
-	if fault == cut {
+	switch {
+	case fault == cut:
 		p.fault = none
+	case fault == silent && p.onHeld != nil:
+		p.onHeld()
+		p.onHeld = nil
 	}
 	return fault
+}
+
+// canceledByAReply is canceled once a reply is held back: while a call waits for it.
+func (p *proxy) canceledByAReply(t testing.TB) context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(cancel)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.onHeld = cancel
+	return ctx
 }
 
 // hangUp resets all connections; new ones are welcome.
@@ -177,7 +193,7 @@ func (p *proxy) stutter(data []byte, to *net.TCPConn) error {
 		if _, err := to.Write(data[n : n+1]); err != nil {
 			return err
 		}
-		time.Sleep(stutterPause)
+		pause("the pace of a stutter", stutterPause)
 	}
 	return nil
 }

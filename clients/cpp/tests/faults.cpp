@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <optional>
 #include <string_view>
 #include <thread>
 #include <vector>
@@ -134,8 +135,9 @@ const std::vector<State> states = {
      }},
 };
 
-/// The kind of the error in this state, which must come within the limit.
-strait::ErrorKind struck(const State& state, Fault fault) {
+/// The kind of the error in this state, which must come within the limit; none if it came before
+/// the fault, on a busy machine.
+std::optional<strait::ErrorKind> try_strike(const State& state, Fault fault) {
     const std::string directory = unique_path();
     strait::Client setup(shared_gateway());
     setup.mkdirs(directory);
@@ -146,7 +148,7 @@ strait::ErrorKind struck(const State& state, Fault fault) {
     }
     FaultyProxy proxy(shared_gateway());
     auto kind = strait::ErrorKind::Internal;
-    const auto began = Clock::now();
+    std::optional<Clock::time_point> struck;
     try {
         strait::Options options = impatient();
         if (fault == Fault::gone) {
@@ -154,9 +156,15 @@ strait::ErrorKind struck(const State& state, Fault fault) {
             options.timeout *= 6;
         }
         strait::Client client(proxy.address(), options);
-        state.act(client, directory, [&] { proxy.strike(fault); });
-        FAIL("no error");
+        state.act(client, directory, [&] {
+            struck = struck.value_or(Clock::now());
+            proxy.strike(fault);
+        });
+        CHECK_MESSAGE(false, "no error");
     } catch (const strait::Error& error) {
+        if (!struck) {
+            return std::nullopt;
+        }
         kind = error.kind();
         const std::string text = error.what();
         if (fault == Fault::gone) {
@@ -171,30 +179,57 @@ strait::ErrorKind struck(const State& state, Fault fault) {
             CHECK_FALSE(error.retry_safe()); // another append would double its bytes
         }
     }
-    CHECK(Clock::now() - began < limit);
+    CHECK(Clock::now() - *struck < limit);
     setup.remove(directory, true);
     return kind;
+}
+
+strait::ErrorKind struck(const State& state, Fault fault) {
+    for (int n = 0; n != 10; ++n) {
+        if (const auto kind = try_strike(state, fault)) {
+            return *kind;
+        }
+    }
+    CHECK_MESSAGE(false, "the machine is too busy");
+    return strait::ErrorKind::Internal;
+}
+
+/// Checks each state on a thread of its own: they mostly wait.
+void check_side_by_side(const std::function<void(const State&)>& check) {
+    shared_gateway(); // starts here: the kernel ends it together with the thread that starts it
+    std::vector<std::thread> threads;
+    for (const State& state : states) {
+        threads.emplace_back([&] {
+            CAPTURE(state.name);
+            try {
+                check(state);
+            } catch (const std::exception& error) {
+                CHECK_MESSAGE(false, error.what());
+            }
+        });
+    }
+    for (auto& thread : threads) {
+        thread.join();
+    }
 }
 
 } // namespace
 
 TEST_CASE("a gateway that doesn't answer wholly is given up in time") {
-    for (const State& state : states) {
+    check_side_by_side([](const State& state) {
         for (const Fault fault : {Fault::silent, Fault::half, Fault::stutter}) {
-            CAPTURE(state.name);
             CAPTURE(static_cast<int>(fault));
             CHECK(struck(state, fault) == strait::ErrorKind::TimedOut);
         }
-    }
+    });
 }
 
 TEST_CASE("a gateway that is gone is noticed in time") {
-    for (const State& state : states) {
-        CAPTURE(state.name);
+    check_side_by_side([](const State& state) {
         const strait::ErrorKind kind = struck(state, Fault::gone);
         CHECK(
             (kind == strait::ErrorKind::Unavailable || kind == strait::ErrorKind::OutcomeUnknown));
-    }
+    });
 }
 
 TEST_CASE("a login without an answer is given up in time") {

@@ -3,9 +3,7 @@
 
 #include <unistd.h>
 
-#include <chrono>
 #include <functional>
-#include <thread>
 
 #include <strait/strait.hpp>
 
@@ -13,6 +11,7 @@
 #include "support/gateway.hpp"
 #include "support/proxy.hpp"
 #include "support/skip.hpp"
+#include "support/waits.hpp"
 
 using namespace testing;
 
@@ -28,9 +27,7 @@ struct Fixture {
 };
 
 void await_closes(const FakeGateway& fake, int count) {
-    for (int n = 0; n != 1000 && fake.closed() < count; ++n) {
-        std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
+    CHECK(eventually([&] { return fake.closed() >= count; }));
     CHECK(fake.closed() == count);
 }
 
@@ -228,7 +225,7 @@ TEST_CASE("files of a Kadoop whose disks are full go on once there is room") {
     CHECK(writer.sync() == 1);
     kadoop.fill();
     writer.write(data);
-    CHECK_THROWS_AS(writer.close(), strait::NoSpace); // after 45 s without progress
+    CHECK_THROWS_AS(writer.close(), strait::NoSpace); // after 5 s without progress
     kadoop.relieve();
     writer.write(", after");
     CHECK(writer.close() == 1);

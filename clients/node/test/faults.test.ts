@@ -7,7 +7,6 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { pipeline } from "node:stream/promises";
 import { after, before, describe, test } from "node:test";
-import { setTimeout } from "node:timers/promises";
 import { connect, StraitError } from "../src/index.js";
 import type { Client } from "../src/index.js";
 import { pattern } from "./cases.js";
@@ -19,6 +18,8 @@ const of = (kind: string) => (error: unknown) => error instanceof StraitError &&
 /** Between client and gateway: cuts each of its connections after so many bytes of replies. */
 class Proxy {
   cutAfter = Infinity;
+  /** Cuts a connection in place of the next reply, once. */
+  cutNext = false;
   stallAfter = Infinity;
   cuts = 0;
   connections = 0;
@@ -38,7 +39,8 @@ class Proxy {
       }
       client.on("data", (data) => gateway.write(data));
       gateway.on("data", (data) => {
-        const [cut, stall] = [proxy.cutAfter - replied, proxy.stallAfter - replied];
+        const [cut, stall] = [proxy.cutNext ? 0 : proxy.cutAfter - replied, proxy.stallAfter - replied];
+        proxy.cutNext = false;
         replied += data.length;
         client.write(data.subarray(0, Math.max(0, Math.min(cut, stall))));
         if (cut < data.length) {
@@ -57,8 +59,9 @@ class Proxy {
   }
 
   async cutNow(): Promise<void> {
-    for (const socket of this.sockets) socket.destroy();
-    await setTimeout(10); // until the client can know
+    const cut = [...this.sockets].filter((socket) => !socket.closed);
+    this.sockets.clear();
+    await Promise.all(cut.map((socket) => once(socket.destroy(), "close")));
   }
 
   close(): void {
@@ -111,10 +114,12 @@ describe("a gateway behind a faulty network", () => {
 
   test("a change whose reply is cut is made once", async () => {
     await client.writeFile("/once", "x");
-    await proxy.cutNow();
+    proxy.cuts = 0;
+    proxy.cutNext = true;
     await client.rename("/once", "/twice"); // a second execution would find nothing
-    await proxy.cutNow();
+    proxy.cutNext = true;
     await client.remove("/twice");
+    assert.equal(proxy.cuts, 2);
     assert.equal(await client.exists("/twice"), false);
   });
 
@@ -275,14 +280,13 @@ test("nothing at the address is Unavailable at once", async () => {
   assert.ok(Date.now() - began < 1_000);
 });
 
-test("a gateway that went away is Unavailable after its pauses", async () => {
+test("a gateway that went away is Unavailable in time", async () => {
   const gateway = await start("file");
   const client = await connect(gateway.address);
   await gateway.stop();
   const began = Date.now();
   await assert.rejects(client.stat("/x"), of("Unavailable"));
-  const waited = Date.now() - began;
-  assert.ok(waited > 1_500 && waited < 10_000, `${waited} ms`);
+  assert.ok(Date.now() - began < 10_000);
   await client.close();
 });
 

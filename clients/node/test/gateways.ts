@@ -6,13 +6,13 @@ import { mkdtemp, rm } from "node:fs/promises";
 import net from "node:net";
 import { tmpdir } from "node:os";
 import path from "node:path";
-import { setTimeout } from "node:timers/promises";
 import { pathToFileURL } from "node:url";
-import { connect } from "../src/index.js";
+import { connect, StraitError } from "../src/index.js";
+import type { ConnectOptions } from "../src/index.js";
+import { eventually } from "./waits.js";
 
 export const PACKAGE = path.join(import.meta.dirname, "../..");
 export const REPOSITORY = path.join(PACKAGE, "../..");
-const START_DEADLINE_MS = 60_000;
 
 export interface Gateway {
   address: string;
@@ -53,16 +53,21 @@ export async function start(store: string, port?: number, directory?: string): P
     await ended;
     if (directory === undefined) await rm(scratch, { recursive: true, force: true });
   };
-  const deadline = Date.now() + START_DEADLINE_MS;
-  for (;;) {
+  await answers(child, address);
+  return { address, process: child, stop };
+}
+
+/** Waits until the gateway of this process answers; `options` are for the client that asks. */
+export async function answers(child: ChildProcess, address: string, options?: ConnectOptions): Promise<void> {
+  await eventually(`a gateway at ${address}`, async () => {
     try {
-      await (await connect(address)).close();
-      return { address, process: child, stop };
+      await (await connect(address, options)).close();
+      return true;
     } catch (error) {
-      if (child.exitCode !== null || Date.now() > deadline) throw error;
-      await setTimeout(50);
+      if (child.exitCode !== null || !(error instanceof StraitError && error.kind === "Unavailable")) throw error;
+      return false;
     }
-  }
+  });
 }
 
 /** `file` and `kadoop` always, and HDFS where there is one. */

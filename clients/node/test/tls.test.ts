@@ -6,11 +6,10 @@ import net from "node:net";
 import { networkInterfaces, tmpdir } from "node:os";
 import path from "node:path";
 import { after, before, describe, test } from "node:test";
-import { setTimeout } from "node:timers/promises";
 import { pathToFileURL } from "node:url";
 import { connect, StraitError } from "../src/index.js";
 import { pattern } from "./cases.js";
-import { command, freePort } from "./gateways.js";
+import { answers, command, freePort } from "./gateways.js";
 
 const of = (kind: string) => (error: unknown) => error instanceof StraitError && error.kind === kind;
 
@@ -39,15 +38,7 @@ describe("a gateway with TLS", () => {
         "--passwords", passwords],
       { stdio: "ignore" },
     );
-    for (const deadline = Date.now() + 60_000; ; ) {
-      try {
-        await (await connect(address, { tls: { ca }, user: "alice", password: "secret" })).close();
-        return;
-      } catch (error) {
-        if (Date.now() > deadline || child.exitCode !== null) throw error;
-        await setTimeout(50);
-      }
-    }
+    await answers(child, address, { tls: { ca }, user: "alice", password: "secret" });
   });
   after(() => {
     child.kill();

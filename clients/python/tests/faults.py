@@ -4,8 +4,9 @@ import contextlib
 import socket
 import struct
 import threading
-import time
 from typing import Literal
+
+import waits
 
 Fault = Literal["none", "silent", "half", "stutter", "gone"]
 
@@ -91,7 +92,7 @@ class FaultyProxy:
             if self._closed:
                 return
             target.sendall(data[n : n + 1])
-            time.sleep(STUTTER_S)
+            waits.pause("the pace of a stutter", STUTTER_S)
 
 
 def _shut_down(sock: socket.socket) -> None:

@@ -15,18 +15,17 @@ import signal
 import socket
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
+import waits
 
 import strait
 
 REPOSITORY = Path(__file__).parents[3]
-START_DEADLINE_S = 60
 STOP_DEADLINE_S = 40
 
 
@@ -167,13 +166,14 @@ def running(command: list[str | Path], address: str) -> Iterator[subprocess.Pope
     """A gateway at this address, made by a command."""
     process = subprocess.Popen(command)
     try:
-        deadline = time.monotonic() + START_DEADLINE_S
-        while True:
+
+        def answers() -> bool:
             assert process.poll() is None, f"{command} ended with {process.returncode}"
             with contextlib.suppress(strait.Unavailable), strait.connect(address):
-                break
-            assert time.monotonic() < deadline, f"{command} isn't ready in {START_DEADLINE_S} s"
-            time.sleep(0.05)
+                return True
+            return False
+
+        waits.eventually(f"{command} answers", answers)
         yield process
     finally:
         process.send_signal(signal.SIGTERM)

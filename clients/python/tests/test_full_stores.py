@@ -6,6 +6,7 @@ import time
 
 import gateways
 import pytest
+import waits
 from fake_gateway import failure
 
 import strait
@@ -59,17 +60,11 @@ def closed(file):
 
 
 def await_calls(fake, method, count):
-    limit = time.monotonic() + 10
-    while fake.calls[method] < count:
-        assert time.monotonic() < limit, f"{fake.calls[method]} calls of {method}"
-        time.sleep(0.01)
+    waits.eventually(f"{count} calls of {method}", lambda: fake.calls[method] >= count)
 
 
 def await_abandoned(fake, count):
-    limit = time.monotonic() + 10
-    while fake.abandoned < count:
-        assert time.monotonic() < limit, f"{fake.abandoned} files were abandoned"
-        time.sleep(0.01)
+    waits.eventually(f"{count} abandoned files", lambda: fake.abandoned >= count)
 
 
 @pytest.mark.parametrize("step", ["flush", "sync", "close"])
@@ -181,7 +176,7 @@ def test_a_file_that_is_dropped_after_a_refusal_is_given_up_at_once(fake, client
     began = time.monotonic()
     del file
     gc.collect()
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 5
     fake.full = False
     fake.resume()
     await_calls(fake, "closeFile", closes + 1)
@@ -337,13 +332,15 @@ def test_a_file_that_is_given_up_is_free_at_a_real_gateway(real):
         file.flush()
         file._refusal = strait.NoSpace("as if it were full")
         file.give_up()
-        limit = time.monotonic() + 10
-        while True:
-            try:
-                real.open(f"/{number}", "ab").close()
-                break
-            except strait.Busy:
-                assert time.monotonic() < limit
+        waits.eventually("another writer", lambda name=f"/{number}": is_free(real, name))
+
+
+def is_free(client, name):
+    try:
+        client.open(name, "ab").close()
+    except strait.Busy:
+        return False
+    return True
 
 
 def test_a_put_into_a_full_store_leaves_nothing_and_doesnt_wait(fake, client, tmp_path):
@@ -368,7 +365,7 @@ def test_files_of_a_kadoop_whose_disks_are_full_go_on_once_there_is_room(tmp_pat
         assert file.sync() == 1
         disk.fill()
         file.write(data)
-        with pytest.raises(strait.NoSpace):  # after 45 s without progress
+        with pytest.raises(strait.NoSpace):  # after 5 s without progress
             file.flush()
         assert file.tell() == 8 + len(data)
         disk.relieve()

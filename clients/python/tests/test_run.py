@@ -4,15 +4,13 @@ import contextlib
 import os
 import signal
 import stat
-import time
 from pathlib import Path
 
 import gateways
 import pytest
+import waits
 
 import strait
-
-DEADLINE_S = 60
 
 
 @pytest.fixture
@@ -29,13 +27,6 @@ def site(store):
     gateways.require_command()
     with gateways.started(store.as_uri()) as address:
         yield f"strait://{address}", {"launcher": "local", "strait": gateways.binary()}
-
-
-def wait_until(holds):
-    deadline = time.monotonic() + DEADLINE_S
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def test_results_come_in_order_and_tell_how_each_command_ended(site, capfd):
@@ -135,8 +126,8 @@ def test_a_caller_who_leaves_ends_all_commands(site, tmp_path, leave):
     script = f"read x; [ $x != 0 ] || exit 0; echo $$ >>{pids}; exec sleep 1000"
     results = strait.run(f"{uri}/*", ["sh", "-c", script], jobs=4, **how)
     assert next(results).status == 0
-    wait_until(lambda: pids.is_file() and len(pids.read_text().split()) == 3)
-    running = [int(pid) for pid in pids.read_text().split()]
+    waits.eventually("3 running commands", lambda: len(_words(pids)) == 3)
+    running = [int(pid) for pid in _words(pids)]
     if leave == "close":
         results.close()
         assert list(results) == []
@@ -145,7 +136,11 @@ def test_a_caller_who_leaves_ends_all_commands(site, tmp_path, leave):
             raise KeyError
     else:
         del results
-    wait_until(lambda: not any(_runs(pid) for pid in running))
+    waits.eventually("the end of all commands", lambda: not any(map(_runs, running)))
+
+
+def _words(file):
+    return file.read_text().split() if file.is_file() else []
 
 
 def _runs(pid):

@@ -423,7 +423,7 @@ pub async fn concat_files(
         let sources = request.sources.unwrap_or_default();
         // A retry looks at each source, before the store could refuse their number.
         if sources.len() > MAX_CONCAT_SOURCES {
-            let message = format!("1 to {MAX_CONCAT_SOURCES} sources can be joined at a time");
+            let message = format!("concat takes 1 to {MAX_CONCAT_SOURCES} source files");
             return fail(ErrorKind::InvalidArgument, message);
         }
         let sources: Result<Vec<StorePath>> = sources.into_iter().map(|source| path(Some(source))).collect();

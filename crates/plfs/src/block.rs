@@ -23,8 +23,8 @@ use crate::pattern::{Change, MAX_LENGTH, Pattern};
 pub const MAX_PAYLOAD: usize = 1 << 20;
 /// Most bytes of a block.
 pub const MAX_BLOCK_BYTES: usize = BLOCK_BYTES + MAX_PAYLOAD + CRC_BYTES;
-/// The last epoch that a block or a mark may have. No writer gets so far, and the next one is still a
-/// number.
+/// The largest valid epoch of a block or a mark. Writers publish far fewer, so a larger one is damage.
+/// Adding 1 to a valid epoch can't overflow.
 pub(crate) const MAX_EPOCH: u64 = u64::MAX / 2;
 const HEAD_MAGIC: &[u8; 8] = b"PLFSINDX";
 const BLOCK_MAGIC: &[u8; 4] = b"PLFB";

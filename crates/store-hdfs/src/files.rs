@@ -251,7 +251,7 @@ impl Shared {
     pub async fn concat(&self, who: &Principal, target: &StorePath, sources: &[StorePath]) -> Result<()> {
         self.require_own_calls()?;
         if sources.is_empty() || sources.len() > MAX_CONCAT_SOURCES {
-            return fail(ErrorKind::InvalidArgument, "1 to 1,000 files can be joined to another at a time");
+            return fail(ErrorKind::InvalidArgument, "concat takes 1 to 1,000 source files");
         }
         let files = || std::iter::once(target).chain(sources);
         for file in files() {

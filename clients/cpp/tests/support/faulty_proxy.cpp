@@ -10,6 +10,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "waits.hpp"
+
 namespace testing {
 namespace {
 
@@ -116,7 +118,7 @@ void FaultyProxy::forward(int from, int to, bool is_reply) {
         auto size = static_cast<std::size_t>(count);
         if (fault == Fault::stutter) {
             for (std::size_t n = 0; n != size && !closed_ && send_all(to, &data[n], 1); ++n) {
-                std::this_thread::sleep_for(stutter_pause);
+                pause("the pace of a stutter", stutter_pause);
             }
         } else if (fault == Fault::none) {
             send_all(to, data.data(), size);

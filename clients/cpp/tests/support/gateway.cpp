@@ -15,18 +15,17 @@
 #include <filesystem>
 #include <random>
 #include <stdexcept>
-#include <thread>
 
 #include <strait/client.hpp>
+
+#include "waits.hpp"
 
 namespace testing {
 namespace {
 
 namespace fs = std::filesystem;
-using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::seconds start_deadline(60), stop_deadline(40);
-constexpr std::chrono::milliseconds poll_interval(20);
+constexpr std::chrono::seconds stop_deadline(40);
 
 /// A free port below Linux's range of ephemeral ports. Any outgoing connection may take a port of
 /// that range, even the one that checks whether the gateway is ready.
@@ -116,20 +115,19 @@ Gateway::Gateway(std::vector<std::string> all, const strait::Options& options)
 }
 
 void Gateway::wait_until_ready(const strait::Options& options) {
-    const auto deadline = Clock::now() + start_deadline;
-    while (true) {
+    const bool ready = eventually([&] {
         try {
             strait::Client(address_, options);
-            return;
+            return true;
         } catch (const strait::Unavailable&) {
             if (::waitpid(process_, nullptr, WNOHANG) != 0) {
                 throw std::runtime_error("the gateway ended at once");
             }
-            if (Clock::now() > deadline) {
-                throw;
-            }
-            std::this_thread::sleep_for(poll_interval);
+            return false;
         }
+    });
+    if (!ready) {
+        throw std::runtime_error("the gateway doesn't answer");
     }
 }
 
@@ -138,14 +136,9 @@ Gateway::~Gateway() {
         return;
     }
     ::kill(process_, SIGTERM);
-    const auto deadline = Clock::now() + stop_deadline;
-    while (::waitpid(process_, nullptr, WNOHANG) == 0) {
-        if (Clock::now() > deadline) {
-            ::kill(process_, SIGKILL);
-            ::waitpid(process_, nullptr, 0);
-            return;
-        }
-        std::this_thread::sleep_for(poll_interval);
+    if (!eventually([&] { return ::waitpid(process_, nullptr, WNOHANG) != 0; }, stop_deadline)) {
+        ::kill(process_, SIGKILL);
+        ::waitpid(process_, nullptr, 0);
     }
 }
 

@@ -7,7 +7,7 @@ use crate::proto::planted::{Planted, planted};
 use crate::proto::status::{Doubt, Refusal};
 
 /// Reads an answer to call `id`. `None` if the frame isn't an answer, or is an earlier call's.
-/// `intact` tells whether the payload's checksum holds.
+/// If the payload's checksum failed (`intact` is false), the caller sends the call again.
 #[inline]
 pub fn read(head: &Head, payload: &[u8], intact: bool, id: CallId) -> Option<Answer> {
     if head.id != id && !planted(Planted::AnyAnswerIsMine) {

@@ -194,7 +194,10 @@ fn read<D: Disk>(disk: &D, cluster: u64, sequence: u64, faults: Faults) -> Resul
     if state.next.sequence == sequence && state.inodes.get(super::inodes::ROOT).is_some() {
         Ok(state)
     } else {
-        Err(LogError::Record { sequence, why: "the checkpoint isn't of that record" })
+        Err(LogError::Record {
+            sequence,
+            why: "the checkpoint is of another record, or has no root directory",
+        })
     }
 }
 

@@ -263,7 +263,7 @@ impl View<'_> {
         time_ms: Millis,
     ) -> Result<Decision, Refusal> {
         if sources.is_empty() || sources.len() > MAX_SOURCES {
-            return Err(Error::Invalid("1 to 1,000 files can be joined to another at a time").into());
+            return Err(Error::Invalid("concat takes 1 to 1,000 source files").into());
         }
         let target = self.walk(target)?.target()?;
         let mut chunks = self.state.inode(target)?.chunks().ok_or(Error::IsADirectory)?.len();

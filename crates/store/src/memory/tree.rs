@@ -174,7 +174,7 @@ impl Tree {
         sources: &[StorePath],
     ) -> Result<()> {
         if sources.is_empty() || sources.len() > MAX_CONCAT_SOURCES {
-            return fail(ErrorKind::InvalidArgument, "1 to 1,000 sources can be joined at a time");
+            return fail(ErrorKind::InvalidArgument, "concat takes 1 to 1,000 source files");
         }
         let id = self.writable(who, target)?;
         let mut joined = super::lock(&self.file(id)?.content).clone();

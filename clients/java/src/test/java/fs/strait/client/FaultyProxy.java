@@ -7,6 +7,7 @@ import java.net.InetAddress;
 import java.net.ServerSocket;
 import java.net.Socket;
 import java.net.SocketException;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 
@@ -21,7 +22,7 @@ final class FaultyProxy implements AutoCloseable {
     }
 
     // Often enough to renew any limit of a single wait.
-    private static final long STUTTER_MS = 100;
+    private static final Duration STUTTER = Duration.ofMillis(100);
     // Bytes sent of a half reply: they end within a frame's header, or after it.
     private static final int HALF_BYTES = 7;
 
@@ -120,7 +121,7 @@ final class FaultyProxy implements AutoCloseable {
             throws IOException, InterruptedException {
         for (int n = 0; n < count; n++) {
             out.write(piece, n, 1);
-            Thread.sleep(STUTTER_MS);
+            Waits.pause("the pace of a stutter", STUTTER);
         }
     }
 }

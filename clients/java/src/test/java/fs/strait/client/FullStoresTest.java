@@ -279,7 +279,7 @@ class FullStoresTest {
             assertEquals(OptionalInt.of(1), file.replicas());
             kadoop.disk().fill();
             file.write(data);
-            refused(file::close); // after 45 s without progress
+            refused(file::close); // after 5 s without progress
             kadoop.disk().relieve();
             file.write(7);
             file.close();

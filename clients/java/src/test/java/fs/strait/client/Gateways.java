@@ -30,7 +30,6 @@ import org.junit.jupiter.api.Assumptions;
 final class Gateways {
     static final Path REPOSITORY = Path.of("../..").toAbsolutePath().normalize();
 
-    private static final Duration START_DEADLINE = Duration.ofSeconds(60);
     private static final Duration STOP_DEADLINE = Duration.ofSeconds(40);
 
     private Gateways() {}
@@ -185,22 +184,22 @@ final class Gateways {
     }
 
     private static void awaitReady(Gateway gateway) throws IOException, InterruptedException {
-        long deadline = System.nanoTime() + START_DEADLINE.toNanos();
-        for (; ; ) {
-            if (!gateway.process.isAlive()) {
-                throw new IllegalStateException("no gateway: " + Files.readString(gateway.log));
+        Waits.eventually("a gateway at " + gateway.address(), () -> answers(gateway));
+    }
+
+    private static boolean answers(Gateway gateway) throws IOException {
+        if (!gateway.process.isAlive()) {
+            throw new IllegalStateException("no gateway: " + Files.readString(gateway.log));
+        }
+        try (StraitClient client = StraitClient.connect(gateway.address(), gateway.options)) {
+            client.exists("/");
+            return true;
+        } catch (IOException error) {
+            // This is an answer of the running gateway.
+            if (Failures.isOf(error, ErrorKind.UNAUTHENTICATED)) {
+                throw error;
             }
-            try (StraitClient client = StraitClient.connect(gateway.address(), gateway.options)) {
-                client.exists("/");
-                return;
-            } catch (IOException error) {
-                // This is an answer of the running gateway.
-                boolean isFinal = Failures.isOf(error, ErrorKind.UNAUTHENTICATED);
-                if (isFinal || System.nanoTime() > deadline) {
-                    throw error;
-                }
-                Thread.sleep(20);
-            }
+            return false;
         }
     }
 
