@@ -98,6 +98,7 @@ mod tls;
 pub use client::handle::Handle;
 pub use client::onc::{RPCBIND_PORT, rpcbind_lookup, rpcbind_lookup_at};
 pub use client::{CallOptions, Client, ClientOptions, MulticastOptions, Turn};
+pub use net::origin::Origin;
 pub use net::owner::{local_user, overflow_user};
 pub use net::spin::SPIN;
 pub use proto::admission::AdmissionLimits;
