@@ -20,6 +20,7 @@ mod attributes;
 mod callers;
 mod fault;
 mod handle;
+mod identity;
 mod listing;
 mod log;
 mod mounting;
@@ -127,7 +128,7 @@ impl Server {
         let export = Arc::new(Export {
             capabilities: store.capabilities(),
             handles: Handles::new(&uri, root),
-            callers: Callers::new(rules),
+            callers: Callers::new(rules, identity::session(&uri, listen)),
             writings: Writings::new(store.clone()),
             readings: Readings::new(store.clone()),
             listings: Listings::default(),
