@@ -161,6 +161,7 @@ setup_test() {
     need iproute2 have tc
     need git have git # programs in a mount
     need libnfs-utils have nfs-cp # clients of NFS
+    need nfs-common test -x /usr/sbin/showmount
     need mpich have mpirun.mpich
     need libmpich-dev have mpicc.mpich
     need sqlite3 have sqlite3

@@ -55,8 +55,9 @@
 //!
 //! Unmodified SunRPC clients call the same services on the same port ([`OncOptions`]), over TCP and
 //! UDP. Over UDP the server recognises retransmissions as far as their protocol allows
-//! ([`proto::onc::duplicates`]). These clients hold no cluster key. If one is set, they may call
-//! only the programs that the operator names.
+//! ([`proto::onc::duplicates`]). Over TCP it recognises calls that come again over another connection,
+//! for the procedures of [`OncOptions::repeated`]. These clients hold no cluster key. If one is set,
+//! they may call only the programs that the operator names.
 //!
 //! # Example
 //!
@@ -98,6 +99,7 @@ mod tls;
 pub use client::handle::Handle;
 pub use client::onc::{RPCBIND_PORT, rpcbind_lookup, rpcbind_lookup_at};
 pub use client::{CallOptions, Client, ClientOptions, MulticastOptions, Turn};
+pub use net::origin::Origin;
 pub use net::owner::{local_user, overflow_user};
 pub use net::spin::SPIN;
 pub use proto::admission::AdmissionLimits;

@@ -9,7 +9,7 @@ use crate::wire::N3Status;
 use strait_flexrpc::stub::Request;
 use strait_flexrpc::{Credentials, overflow_user};
 use strait_store::names::Names;
-use strait_store::{FileStatus, Principal};
+use strait_store::{FileStatus, Principal, SessionSecret};
 
 /// Rules for callers.
 #[derive(Debug, Clone, Default)]
@@ -31,13 +31,15 @@ pub struct Callers {
     rules: Rules,
     names: Names,
     nobody: Principal,
+    /// The session of their writers.
+    session: Option<SessionSecret>,
 }
 
 impl Callers {
     /// Callers by these rules.
-    pub fn new(rules: Rules) -> Self {
+    pub fn new(rules: Rules, session: Option<SessionSecret>) -> Self {
         let names = rules.only.as_ref().map_or_else(Names::default, |only| Names::new(&only.user));
-        Self { nobody: names.user(overflow_user()), rules, names }
+        Self { nobody: names.user(overflow_user()), rules, names, session }
     }
 
     /// The user for whom a call acts.
@@ -45,6 +47,10 @@ impl Callers {
     /// # Errors
     /// The store acts for one user only, and this isn't that user.
     pub fn principal(&self, call: &Request) -> Answer<Principal> {
+        Ok(Principal { session: self.session, ..self.user(call)? })
+    }
+
+    fn user(&self, call: &Request) -> Answer<Principal> {
         let claimed = match &call.credentials {
             Credentials::Sys(sys) => Some(sys.uid),
             Credentials::None => None,
@@ -130,7 +136,7 @@ pub mod tests {
 
     /// The user for whom a call acts.
     fn user(rules: &Rules, claimed: Option<u32>, local_user: Option<u32>) -> Option<String> {
-        let who = Callers::new(rules.clone()).principal(&call(claimed, local_user));
+        let who = Callers::new(rules.clone(), None).principal(&call(claimed, local_user));
         who.ok().map(|who| who.user.to_string())
     }
 
@@ -176,7 +182,7 @@ pub mod tests {
 
     #[test]
     fn mapped_names_have_their_numbers() {
-        let callers = Callers::new(Rules { users: vec![(4711, "ada".into())], ..Rules::default() });
+        let callers = Callers::new(Rules { users: vec![(4711, "ada".into())], ..Rules::default() }, None);
         assert_eq!((callers.uid("ada"), callers.user_name(4711)), (4711, "ada".to_owned()));
         assert_eq!((callers.uid("root"), callers.gid("root")), (0, 0));
     }

@@ -20,6 +20,7 @@ mod attributes;
 mod callers;
 mod fault;
 mod handle;
+mod identity;
 mod listing;
 mod log;
 mod mounting;
@@ -36,6 +37,7 @@ pub use callers::Rules;
 use crate::callers::Callers;
 use crate::handle::Handles;
 use crate::listing::Listings;
+use crate::procedures::CHANGES;
 use crate::reading::Readings;
 use crate::turns::Turns;
 use crate::wire::{MountV3Server, NfsV3Server};
@@ -45,7 +47,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use strait_flexrpc::{Forwarding, OncOptions, RPCBIND_SOCKET, WorkerLimits};
+use strait_flexrpc::{Forwarding, OncOptions, Procedure, RPCBIND_SOCKET, WorkerLimits};
 use strait_store::{Capabilities, FileSystem, StorePath};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
@@ -56,7 +58,8 @@ const TRANSFER_BYTES: usize = 1 << 20;
 const AROUND_BYTES: usize = 64 << 10;
 /// Calls of all clients at a time. Each blocks a thread while the store works.
 const MOST_CALLS: usize = 128;
-/// Connections of all clients. A client has one, or a few.
+/// Connections of all clients. A client has one, or a few. A user (beyond loopback, a host) has as many as
+/// it leaves to others.
 const MOST_CONNECTIONS: usize = 1_024;
 /// How often files that aren't used are closed.
 const SWEEP: Duration = Duration::from_secs(1);
@@ -102,6 +105,8 @@ impl Server {
     /// The address can't be bound, or is beyond loopback without [`Rules::trust_uids`]; or rpcbind
     /// refuses the programs.
     pub fn start(store: Arc<dyn FileSystem>, root: StorePath, options: Options) -> io::Result<Self> {
+        type Nfs = NfsV3Server<Arc<Export>>;
+        type Mount = MountV3Server<Arc<Export>>;
         let Options { listen, store: uri, rpcbind, rules } = options;
         let server_options = strait_flexrpc::ServerOptions {
             listen,
@@ -113,6 +118,7 @@ impl Server {
             // A chain would connect to ports of this host in this user's name.
             forwarding: Forwarding::Nowhere,
             onc: OncOptions {
+                repeated: CHANGES.map(|number| Procedure::new(Nfs::PROGRAM, Nfs::VERSION, number)).into(),
                 rpcbind: rpcbind.then(|| PathBuf::from(RPCBIND_SOCKET)),
                 local_users: true,
                 ..OncOptions::default()
@@ -122,7 +128,7 @@ impl Server {
         let export = Arc::new(Export {
             capabilities: store.capabilities(),
             handles: Handles::new(&uri, root),
-            callers: Callers::new(rules),
+            callers: Callers::new(rules, identity::session(&uri, listen)),
             writings: Writings::new(store.clone()),
             readings: Readings::new(store.clone()),
             listings: Listings::default(),
@@ -130,8 +136,6 @@ impl Server {
             runtime: Handle::current(),
             store,
         });
-        type Nfs = NfsV3Server<Arc<Export>>;
-        type Mount = MountV3Server<Arc<Export>>;
         let server = strait_flexrpc::Server::builder(server_options)
             .register(Nfs::PROGRAM, Nfs::VERSION, NfsV3Server(export.clone()))
             .register(Mount::PROGRAM, Mount::VERSION, MountV3Server(export.clone()))

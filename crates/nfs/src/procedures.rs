@@ -7,11 +7,12 @@ use crate::attributes::{at_creation, size};
 use crate::fault::{Answer, Fault};
 use crate::listing::{OWN, PARENT};
 use crate::log::seldom;
-use crate::turns::Origin;
+use crate::turns;
 use crate::wire::*;
 use crate::writing::Piece;
 use crate::{Export, TRANSFER_BYTES};
 use bytes::Bytes;
+use strait_flexrpc::Origin;
 use strait_flexrpc::stub::{Request, ServiceError};
 use strait_store::{
     CreateOptions, ErrorKind, FileStatus, MAX_NAME_BYTES, Principal, StorePath, StoreStatus, encoding,
@@ -28,6 +29,10 @@ const ITEM_PLUS_BYTES: usize = ITEM_BYTES + 88 + 8;
 const PAGE_PREFERRED_BYTES: u32 = 64 << 10;
 /// Stores keep times in milliseconds.
 const PRECISION: N3Time = N3Time { seconds: 0, nanoseconds: 1_000_000 };
+
+/// The procedures that change something: SETATTR, WRITE, CREATE, MKDIR, REMOVE, RMDIR, RENAME. A second
+/// execution would fail, or undo what another client did since.
+pub const CHANGES: [u32; 7] = [2, 7, 8, 9, 12, 13, 14];
 
 /// Settings that leave all as it is.
 pub const NOTHING: N3Settings = N3Settings {
@@ -509,7 +514,7 @@ impl NfsV3Service for Export {
     }
 
     fn n3_write(&self, call: &Request, write: N3Write<'static>) -> Result<N3WriteResult, ServiceError> {
-        let client = Origin::of(call);
+        let client = turns::client(call);
         Ok(match self.answer(call, async |who| self.write(who, client, write).await) {
             Ok(written) => N3WriteResult::Ok(written),
             Err(Fault(status)) => N3WriteResult::Default(status, UNKNOWN),
@@ -625,7 +630,7 @@ impl NfsV3Service for Export {
     }
 
     fn n3_commit(&self, call: &Request, commit: N3Commit<'static>) -> Result<N3CommitResult, ServiceError> {
-        let client = Origin::of(call);
+        let client = turns::client(call);
         Ok(match self.answer(call, async |who| self.commit(who, client, &commit).await) {
             Ok(committed) => N3CommitResult::Ok(committed),
             Err(Fault(status)) => N3CommitResult::Default(status, UNKNOWN),

@@ -3,8 +3,12 @@
 use crate::procedures::NOTHING;
 use crate::wire::*;
 use crate::{Options, Rules, Server, TRANSFER_BYTES};
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::sync::Arc;
-use strait_flexrpc::{AuthSys, Client, ClientOptions, Credentials, Transport};
+use strait_flexrpc::proto::onc::message::{Answer, Call};
+use strait_flexrpc::proto::onc::record::mark;
+use strait_flexrpc::{AuthSys, Client, ClientOptions, Credentials, Procedure, Transport};
 use strait_store::{FileSystem, MemoryStore, Principal, StorePath};
 use strait_testkit::wait::eventually;
 use tokio::runtime::Runtime;
@@ -164,10 +168,13 @@ impl Drop for Served {
     }
 }
 
-fn client() -> Client {
+fn credentials() -> Credentials {
     let uid = nix::unistd::geteuid().as_raw();
-    let sys = AuthSys { machine: "test".into(), uid, ..AuthSys::default() };
-    Client::new(ClientOptions { credentials: Credentials::Sys(sys), ..ClientOptions::default() })
+    Credentials::Sys(AuthSys { machine: "test".into(), uid, ..AuthSys::default() })
+}
+
+fn client() -> Client {
+    Client::new(ClientOptions { credentials: credentials(), ..ClientOptions::default() })
 }
 
 fn start(runtime: &Runtime, store: &Arc<MemoryStore>) -> (Server, NfsV3Client) {
@@ -444,6 +451,40 @@ fn names_are_changed_and_removed_by_the_rules() {
     assert!(matches!(made, N3MadeResult::Default(N3Status::Notsupp, _)));
     let link = served.client.n3_readlink(&moved).unwrap();
     assert_eq!(link, N3ReadlinkResult::Default(N3Status::Inval, None));
+}
+
+#[test]
+fn a_change_that_comes_again_over_another_connection_is_made_once() {
+    let mut served = Served::new();
+    served.new_file("f");
+    let opaque = |bytes: &[u8]| {
+        let padded = bytes.len().next_multiple_of(4);
+        let mut out = (bytes.len() as u32).to_be_bytes().to_vec();
+        out.extend_from_slice(bytes);
+        out.resize(4 + padded, 0);
+        out
+    };
+    let procedure = Procedure::new(NfsV3Client::PROGRAM, NfsV3Client::VERSION, 12);
+    let head = Call { xid: 7, procedure, credentials: credentials() }.encode();
+    let remove = [head, opaque(&served.root), opaque(b"f")].concat();
+    let record = [&mark(remove.len())[..], &remove].concat();
+    let address = served.server.as_ref().unwrap().address();
+    let call = || {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.write_all(&record).unwrap();
+        stream
+    };
+    let unread = call();
+    let f = served.at("f");
+    eventually("it is removed", || served.lookup(&f) == Err(N3Status::Noent));
+    drop(unread);
+    // Another client makes it anew meanwhile.
+    served.new_file("f");
+    let mut answer = [0; 32];
+    call().read_exact(&mut answer).unwrap();
+    let (_, status, result) = Answer::decode(&answer[4..]).unwrap();
+    assert_eq!((status, result), (Answer::Success, &[0; 4][..]));
+    assert!(served.lookup(&served.at("f")).is_ok());
 }
 
 #[test]

@@ -1,22 +1,13 @@
 //! The clients, and their shares of the threads that execute calls.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use strait_flexrpc::Origin;
 use strait_flexrpc::stub::Request;
 
-/// A client: what runs for a user of this host, or another host.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Origin {
-    User(u32),
-    Host(IpAddr),
-}
-
-impl Origin {
-    /// The client that made a call.
-    pub fn of(call: &Request) -> Self {
-        call.local_user.map_or(Self::Host(call.peer.ip().to_canonical()), Self::User)
-    }
+/// The client that made a call: what runs for a user of this host, or another host.
+pub fn client(call: &Request) -> Origin {
+    Origin::of(call.local_user, call.peer.ip())
 }
 
 /// The calls that run.
@@ -40,7 +31,7 @@ impl Turns {
     /// A turn for this call; `None` if its origin has as many as it leaves to others. It doesn't wait,
     /// since it would hold a thread meanwhile.
     pub fn take(&self, call: &Request) -> Option<Turn<'_>> {
-        let origin = Origin::of(call);
+        let origin = client(call);
         let mut running = self.running();
         let free = self.most.saturating_sub(running.values().sum());
         let own = running.entry(origin).or_default();

@@ -12,13 +12,13 @@
 
 use crate::fault::{Answer, Fault};
 use crate::log::seldom;
-use crate::turns::Origin;
 use crate::wire::{N3Stable, N3Status};
 use bytes::Bytes;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use strait_flexrpc::Origin;
 use strait_store::{
     Capabilities, CreateOptions, Error, ErrorKind, FileStatus, FileSystem, FileType, FileWriter,
     MAX_CHUNK_BYTES, Principal, Result, StorePath,
@@ -705,7 +705,7 @@ mod tests {
     }
 
     fn piece(offset: u64, stable: N3Stable) -> Piece {
-        Piece { client: Some(Origin::User(1)), offset, data: "x".into(), stable }
+        Piece { client: Some(Origin::LocalUser(1)), offset, data: "x".into(), stable }
     }
 
     #[tokio::test(start_paused = true)]
@@ -745,13 +745,13 @@ mod tests {
         let writings = Writings::new(store);
         let (who, path) = (Principal::new("root"), StorePath::parse("/f").unwrap());
         writings.create(&who, &path, None, None).await.unwrap();
-        let before = [1, 2].map(|user| writings.verifier(Origin::User(user)));
+        let before = [1, 2].map(|user| writings.verifier(Origin::LocalUser(user)));
         let early = Piece { data: "yz".into(), ..piece(2, N3Stable::Not) };
         assert_eq!(writings.write(&who, &path, early, |_| true).await, Ok(N3Stable::Not));
         let other = Piece { data: "abc".into(), ..piece(0, N3Stable::Not) };
         assert_eq!(writings.write(&who, &path, other, |_| true).await, Err(Fault(N3Status::Inval)));
-        assert_ne!(writings.verifier(Origin::User(1)), before[0]);
-        assert_eq!(writings.verifier(Origin::User(2)), before[1], "another client isn't disturbed");
+        assert_ne!(writings.verifier(Origin::LocalUser(1)), before[0]);
+        assert_eq!(writings.verifier(Origin::LocalUser(2)), before[1], "another client isn't disturbed");
     }
 
     #[tokio::test]

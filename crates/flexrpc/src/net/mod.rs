@@ -2,6 +2,7 @@
 
 pub(crate) mod buffer;
 pub(crate) mod clock;
+pub(crate) mod origin;
 pub(crate) mod owner;
 pub(crate) mod pool;
 pub(crate) mod reader;

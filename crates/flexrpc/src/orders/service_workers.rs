@@ -62,6 +62,7 @@ fn job(number: u64, procedure: Procedure) -> Job {
             transport: Transport::Tcp,
             security: Security::Plain,
             user: None,
+            connection: 0,
         },
         arrived: clock::now(),
     }

@@ -2,12 +2,12 @@
 
 use crate::net::buffer::{Buffer, Share};
 use crate::net::clock;
-use crate::net::owner;
 use crate::net::reader::{Frame, Piece, Read, ReadError, Reader};
 use crate::net::socket;
 use crate::net::spin::Spinner;
 use crate::net::tls::{self, Stream};
 use crate::net::wire::{Security, Wire};
+use crate::net::{origin, owner};
 use crate::proto::Micros;
 use crate::proto::call::Transport;
 use crate::proto::frame::{Head, Kind, flags};
@@ -21,7 +21,6 @@ use bytes::Bytes;
 use rustix::event::PollFlags;
 use rustix::fd::OwnedFd;
 use std::net::SocketAddr;
-use std::sync::OnceLock;
 use std::time::Duration;
 
 /// How long a worker sleeps on its connection before it watches all again. Calls that come more
@@ -38,7 +37,9 @@ pub(crate) struct Connection {
     pub(crate) peer: SocketAddr,
     pub(crate) line: Mutex<Line>,
     /// The user at the other end, if the server asks for it.
-    user: OnceLock<u32>,
+    user: Option<u32>,
+    /// Whose share of the connections it takes.
+    pub(crate) source: origin::Origin,
 }
 
 /// The working state of a connection.
@@ -129,7 +130,15 @@ impl Connection {
             lent: false,
             known: false,
         };
-        Self { fd: Wire::new(fd), token, peer, line: Mutex::new(line), user: OnceLock::new() }
+        // Asked while the connection is new, since a process may pass its socket on. Without an answer
+        // there is no user.
+        let asks = core.options.onc.local_users;
+        let user = asks.then(|| owner::local_user(&fd, peer).ok().flatten()).flatten();
+        let source = match asks {
+            true => origin::Origin::of(user, peer.ip()),
+            false => origin::Origin::Address(peer.ip()),
+        };
+        Self { fd: Wire::new(fd), token, peer, line: Mutex::new(line), user, source }
     }
 
     /// Serves calls until none is left, or other connections need the worker.
@@ -199,9 +208,6 @@ impl Connection {
                     }
                     (begun, _) => {
                         *records = core.records(begun);
-                        if records.is_some() && core.options.onc.local_users {
-                            self.learn_user();
-                        }
                         records.is_some()
                     }
                 };
@@ -221,21 +227,14 @@ impl Connection {
         }
     }
 
-    /// Asks the kernel for the user at the other end. Without an answer there is none.
-    #[cold]
-    fn learn_user(&self) {
-        if let Ok(Some(user)) = owner::local_user(&self.fd, self.peer) {
-            self.user.get_or_init(|| user);
-        }
-    }
-
     /// The origin of its calls.
     pub(crate) fn origin(&self) -> Origin {
         Origin {
             peer: self.peer,
             transport: Transport::Tcp,
             security: self.fd.security(),
-            user: self.user.get().copied(),
+            user: self.user,
+            connection: self.token,
         }
     }
 

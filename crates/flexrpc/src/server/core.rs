@@ -20,6 +20,7 @@ use crate::proto::status::{Doubt, Refusal};
 use crate::server::ServerOptions;
 use crate::server::forwarding::Forwarding;
 use crate::server::registry::Registry;
+use crate::server::repeats::Repeats;
 use crate::server::running::Running;
 use crate::server::service::{Ended, Reply, Request, Service, ServiceError};
 use crate::tls::{ClientTls, ServerTls};
@@ -43,6 +44,8 @@ pub(crate) struct Core {
     pub(crate) sending: Arc<Budget>,
     /// Duplicates of plain ONC RPC over UDP.
     pub(crate) duplicates: Duplicates,
+    /// Calls of plain ONC RPC that come again over another connection.
+    pub(crate) repeats: Repeats,
     forwarding: RwLock<Forwarding>,
     /// TLS for callers, and for the next callees of chains.
     tls: RwLock<(Option<ServerTls>, Option<ClientTls>)>,
@@ -70,6 +73,8 @@ pub(crate) struct Origin {
     pub(crate) security: Security,
     /// The user who owns the other end, if [`OncOptions::local_users`](crate::OncOptions) asks for it.
     pub(crate) user: Option<u32>,
+    /// The number of its connection; 0 without one.
+    pub(crate) connection: u64,
 }
 
 impl Core {
@@ -82,6 +87,7 @@ impl Core {
             tls: RwLock::new((options.tls.clone(), options.forwarding_tls.clone())),
             tls_renewals: AtomicU64::new(0),
             duplicates: Duplicates::new(options.onc.duplicates),
+            repeats: Repeats::new(options.workers.most),
             options,
             registry: Registry::default(),
             draining: AtomicBool::new(false),

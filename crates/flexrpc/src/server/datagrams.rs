@@ -246,7 +246,8 @@ impl Datagrams {
     }
 
     fn execute(&self, received: Buffer, piece: &Piece, peer: SocketAddr, spare: &mut Option<Buffer>) {
-        let origin = Origin { peer, transport: Transport::Udp, security: Security::Plain, user: None };
+        let (transport, security) = (Transport::Udp, Security::Plain);
+        let origin = Origin { peer, transport, security, user: None, connection: 0 };
         let response = match Frame::of_datagram(received, piece) {
             Ok(frame) => self.core.handle(frame, origin, |buffer| *spare = buffer),
             // Plain ONC RPC, or foreign, or damaged: there may be no caller to answer.

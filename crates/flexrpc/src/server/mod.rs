@@ -9,6 +9,7 @@ pub(crate) mod datagrams;
 pub(crate) mod forwarding;
 pub mod onc;
 pub(crate) mod registry;
+mod repeats;
 pub(crate) mod running;
 pub(crate) mod service;
 pub(crate) mod threads;
@@ -388,6 +389,7 @@ fn sweep(workers: &Workers) {
         }
         workers.core.admission.sweep(crate::net::clock::now());
         workers.core.duplicates.sweep(crate::net::clock::now());
+        workers.core.repeats.sweep(crate::net::clock::now());
         workers.close_idle();
     }
 }

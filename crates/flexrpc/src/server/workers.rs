@@ -6,6 +6,7 @@
 //! first spins, then sleeps in a receive. That saves the busy connection an epoll round per call;
 //! idle connections cost no thread.
 
+use crate::net::origin::Origin;
 use crate::net::{buffer, clock, socket};
 use crate::server::chain::{Adopted, Carried, Chains, carry};
 use crate::server::connection::{Connection, ConnectionTable, IN_A_ROW, MayStay, Parked};
@@ -21,7 +22,7 @@ use rustix::io::Errno;
 use rustix::net::SocketFlags;
 use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -246,13 +247,13 @@ impl Workers {
     }
 
     fn add(&self, fd: OwnedFd, peer: SocketAddr) -> io::Result<()> {
-        if !self.has_room_for(peer.ip()) {
-            return Err(io::Error::other("at the limit of connections"));
-        }
-        socket::prepare_tcp(&fd)?;
-        socket::set_recv_timeout(&fd, crate::server::connection::STICK)?;
         let token = self.next_token.fetch_add(1, Ordering::Relaxed);
         let connection = Arc::new(Connection::new(fd, token, peer, &self.core));
+        if !self.has_room_for(connection.source) {
+            return Err(io::Error::other("at the limit of connections"));
+        }
+        socket::prepare_tcp(&connection.fd)?;
+        socket::set_recv_timeout(&connection.fd, crate::server::connection::STICK)?;
         self.connections().insert(token, Arc::clone(&connection));
         let data = EventData::new_u64(token);
         if let Err(error) = epoll::add(&self.epoll, &connection.fd, data, once(EventFlags::IN)) {
@@ -262,17 +263,17 @@ impl Workers {
         Ok(())
     }
 
-    /// Whether one more connection of this host may be added. No host gets more than it leaves to
-    /// others.
-    fn has_room_for(&self, host: IpAddr) -> bool {
+    /// Whether one more connection from there may be added. No host or local user gets more than it
+    /// leaves to others.
+    fn has_room_for(&self, source: Origin) -> bool {
         let (connections, most) = (self.connections(), self.core.options.connections);
         let free = most.saturating_sub(connections.len());
-        // Only a host with that many could have more than are free.
+        // Only a source with that many could have more than are free.
         if connections.len() < most / 2 {
             return free > 0;
         }
-        let of_host = connections.values().filter(|connection| connection.peer.ip() == host);
-        of_host.take(free).count() < free
+        let of_source = connections.values().filter(|connection| connection.source == source);
+        of_source.take(free).count() < free
     }
 
     /// Closes connections that were idle for too long, unless a worker serves them.

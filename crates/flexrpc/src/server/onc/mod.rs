@@ -1,21 +1,23 @@
 //! Plain ONC RPC on the server's port: unmodified SunRPC clients call the same services, over TCP
 //! and UDP.
 //!
-//! They get less than FlexRPC's callers. They have no sessions: execution is at most once only over
-//! UDP, and only as far as [`duplicates`](crate::proto::onc::duplicates) reaches. They have no
-//! deadlines, no cluster key, and no text with an error.
+//! They get less than FlexRPC's callers. They have no sessions: execution is at most once only as far
+//! as [`duplicates`](crate::proto::onc::duplicates) reaches over UDP, and over TCP the memory for
+//! procedures of [`OncOptions::repeated`]. They have no deadlines, no cluster key, and no text with an error.
 
 pub(crate) mod records;
 pub(crate) mod registration;
 
 use crate::net::buffer::Buffer;
 use crate::net::clock;
+use crate::net::origin;
 use crate::net::tls;
 use crate::net::wire::Security;
 use crate::proto::admission::Verdict;
+use crate::proto::auth::Credentials;
 use crate::proto::call::Transport;
 use crate::proto::checksum;
-use crate::proto::ids::{CallId, SessionId};
+use crate::proto::ids::{CallId, Procedure, SessionId};
 use crate::proto::limits::UDP_DATAGRAM_BYTES;
 use crate::proto::onc::duplicates::{DuplicateLimits, Key};
 use crate::proto::onc::message::{
@@ -25,6 +27,7 @@ use crate::proto::onc::record::{self, FRAGMENT_BYTES, MARK_BYTES};
 use crate::proto::status::{FaultKind, Refusal};
 use crate::server::core::{Core, Origin, Response};
 use crate::server::onc::records::{Message, Records};
+use crate::server::repeats::{Key as RepeatKey, Known};
 use crate::server::service::{Ended, Reply, Request};
 use bytes::Bytes;
 use std::path::PathBuf;
@@ -54,14 +57,20 @@ pub struct OncOptions {
     /// Registers the programs with the rpcbind on this socket (usually [`RPCBIND_SOCKET`]) at the
     /// start, and unregisters them at shutdown.
     pub rpcbind: Option<PathBuf>,
-    /// Asks the kernel for the user of each connection from loopback ([`Request::local_user`]).
+    /// Procedures whose calls over TCP are remembered: a call that its client repeats over another
+    /// connection, since it lost the answer, isn't executed again. Name those that change something.
+    /// A client is a user of this host (`local_users`), or a host beyond loopback. Other clients on
+    /// loopback can't be told apart, so the server remembers nothing of them.
+    pub repeated: Vec<Procedure>,
+    /// Asks the kernel for the user of each connection from loopback ([`Request::local_user`]). Users
+    /// then share the connections as hosts do.
     pub local_users: bool,
 }
 
 impl Default for OncOptions {
     fn default() -> Self {
         let (access, duplicates) = (OncAccess::UnlessKeyed, DuplicateLimits::default());
-        Self { access, duplicates, rpcbind: None, local_users: false }
+        Self { access, duplicates, rpcbind: None, repeated: Vec::new(), local_users: false }
     }
 }
 
@@ -141,6 +150,18 @@ impl Core {
                 };
             }
         }
+        let claim = match self.repeat_key(&call, &message, origin) {
+            None => None,
+            Some(key) => match self.repeats.ask(key, origin.connection) {
+                Known::New(claim) => Some(claim),
+                Known::Answered(reply) => {
+                    reuse(Some(message.into_buffer()));
+                    return Response::Send(reply);
+                }
+                // The client connects once more, and asks again.
+                Known::Runs => return Response::Hangup,
+            },
+        };
         let (args, spare) = message.into_last(args_len);
         reuse(spare);
         let (xid, transport) = (call.xid, origin.transport);
@@ -153,7 +174,33 @@ impl Core {
         if let Some(key) = key {
             self.duplicates.complete(key, reply.clone(), clock::now());
         }
+        if let Some(claim) = claim {
+            claim.answer(reply.clone(), clock::now());
+        }
         Response::Send(reply)
+    }
+
+    /// What a repetition of this call over another connection would share with it. `None` if the call
+    /// may be executed again, or if its client is unknown.
+    fn repeat_key(&self, call: &Call, message: &Message, origin: Origin) -> Option<RepeatKey> {
+        let is_loopback = origin.peer.ip().to_canonical().is_loopback();
+        let unknown = is_loopback && origin.user.is_none();
+        let over_tcp = origin.transport == Transport::Tcp;
+        if unknown || !over_tcp || !self.options.onc.repeated.contains(&call.procedure) {
+            return None;
+        }
+        let uid = match &call.credentials {
+            Credentials::Sys(sys) => Some(sys.uid),
+            Credentials::None => None,
+        };
+        Some(RepeatKey {
+            from: origin::Origin::of(origin.user, origin.peer.ip()),
+            address: (!is_loopback).then(|| origin.peer.ip()),
+            uid,
+            xid: call.xid,
+            procedure: call.procedure,
+            message: (message.bytes().len(), checksum::crc32c(message.bytes())),
+        })
     }
 
     fn serves_onc(&self, program: u32) -> bool {
