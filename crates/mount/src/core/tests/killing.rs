@@ -325,3 +325,23 @@ async fn a_loss_that_was_not_reported_yet_is_reported_by_the_next_process() {
     scene.core.flush(handle).await.unwrap_err();
     assert_eq!(scene.text("g").await, "of another host");
 }
+
+#[tokio::test]
+async fn answers_and_published_bytes_do_not_stay_in_the_record() {
+    let keeper = Keeper::new();
+    let mut scene = keeper.begin();
+    let handle = scene.create("a.ckpt").await;
+    for kill in 0..6_u64 {
+        for step in 0..5_000 {
+            let number = 2 * (10_000 * kill + step) + 2;
+            unlink(&scene, number, "missing").await.unwrap_err();
+            scene.core.write(number + 1, handle, step, Bytes::from_static(b"+")).await.unwrap();
+            [number, number + 1].into_iter().for_each(|number| scene.core.answered(number));
+        }
+        scene.core.fsync(handle).await.unwrap();
+        scene = keeper.kill(scene).await;
+        scene.core.forget_past();
+    }
+    let memory = rustix::fs::fstat(&keeper.0[0]).unwrap().st_blocks * 512;
+    assert!(memory < 4 << 20, "{memory} bytes");
+}
