@@ -83,8 +83,12 @@ impl Container {
         let made = async {
             let permission = options.permission.map(directory);
             match container.fill(permission).await {
-                Err(error) if options.id.is_some() && error.kind() == ErrorKind::AlreadyExists => {
-                    container.fs.remove(who, &hidden, true).await?; // a killed process's
+                // A killed process's, which may still have its mark open.
+                Err(error)
+                    if options.id.is_some()
+                        && matches!(error.kind(), ErrorKind::AlreadyExists | ErrorKind::Busy) =>
+                {
+                    container.fs.remove(who, &hidden, true).await?;
                     container.fill(permission).await?;
                 }
                 filled => filled?,

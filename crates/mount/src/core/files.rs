@@ -244,7 +244,11 @@ impl Core {
         let create = || self.store.create(who, path, &options);
         match self.settings.patience.with(create).await {
             Ok(writer) => Ok(Body::Plain(Plain::created(self.access(who), writer).await)),
-            Err(error) if error.kind() == ErrorKind::AlreadyExists && self.is_again(caller) => {
+            // Busy: the killed process's writer still has it open.
+            Err(error)
+                if matches!(error.kind(), ErrorKind::AlreadyExists | ErrorKind::Busy)
+                    && self.is_again(caller) =>
+            {
                 let status = self.settings.patience.with(|| self.store.stat(who, path)).await?;
                 if status.is_directory() || status.length > 0 {
                     return Err(error.into());
