@@ -5,8 +5,8 @@
 # that one of its processes is killed, and 200 that one or all of its servers lose power; 100 faults
 # of an HDFS in mid-write; `strait run` on a Slurm cluster; pages in a browser, and a minute of a thousand
 # idle clients of HTTP; `make test-languages`, `make memcheck`, and programs of others with our libhdfs
-# and MPI-IO. CALLS=N, SEEDS=N, ORDERS=N, KILLS=N, POWER_LOSSES=N, HDFS_KILLS=N, MOUNT_KILLS=N and
-# FORK_ROUNDS=N change how many.
+# and MPI-IO. CALLS=N, SEEDS=N, ORDERS=N, KILLS=N, POWER_LOSSES=N, HDFS_KILLS=N, MOUNT_ROUNDS=N,
+# WRITER_KILLS=N and FORK_ROUNDS=N change how many.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/setup.sh build power browser go gluster slurm
@@ -62,7 +62,8 @@ step foreign_stores
 step cargo test --locked -p strait --test rest -- --nocapture --include-ignored pages_of_other_sites
 step cargo test --locked -p strait --test run_slurm -- --nocapture --include-ignored
 CROWD_S=60 step cargo test --locked -p strait --test crowds -- --nocapture
-KEEPER_KILLS=${MOUNT_KILLS:-50} step cargo test --locked -p strait --test keeper -- --nocapture no_kill
+MOUNT_ROUNDS=${MOUNT_ROUNDS:-100} step cargo test --locked -p strait --test keeper -- --nocapture no_kill
+PLFS_KILLS=${WRITER_KILLS:-1000} step cargo test --locked -p strait-plfs --test kills
 FLEXRPC_CALLS=${CALLS:-1000000} step flexrpc --test at_most_once
 FLEXRPC_BYTES_APART=1 \
     step cargo test --locked --release -p strait-idl-tests --test acceptance -- --nocapture

@@ -288,8 +288,13 @@ impl Ledger {
 
     /// The kernel has the request's answer, so it won't send it again.
     pub fn answered(&self, request: u64) {
+        self.forget(Kind::Request, request);
+    }
+
+    /// A value means nothing any more. The next process may still find it.
+    pub fn forget(&self, kind: Kind, number: u64) {
         if let Some((record, _)) = self.of() {
-            record.forget(key(Kind::Request, request));
+            record.forget(key(kind, number));
         }
     }
 }
@@ -399,9 +404,7 @@ impl Note {
     /// All runs are published.
     pub fn published(&self, runs: u64) {
         self.clean();
-        if let Some((record, _)) = self.ledger.of() {
-            (0..runs).for_each(|index| record.forget(key(Kind::Run, self.number << RUN_BITS | index)));
-        }
+        (0..runs).for_each(|index| self.ledger.forget(Kind::Run, self.number << RUN_BITS | index));
     }
 
     /// The store has all bytes, or they are lost.

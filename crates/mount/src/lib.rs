@@ -64,6 +64,9 @@ use tokio::net::UnixListener;
 /// Threads that receive requests. Each only starts a task; two keep one from waiting for the other's
 /// copy of a write.
 const THREADS: usize = 2;
+/// Within this time, a process has read the requests that the kernel sends again: they come before all
+/// others.
+const RESENT: Duration = Duration::from_secs(10);
 /// Pause after a failed accept, such as for want of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 /// Pause after a refusal, which is logged: any user of the host may ask.
@@ -203,7 +206,11 @@ impl Mount {
         let session = session.spawn()?;
         link.serves(None);
         let tidying = core.clone();
-        tokio::spawn(async move { tidying.tidy().await });
+        tokio::spawn(async move {
+            tidying.tidy().await;
+            tokio::time::sleep(RESENT).await;
+            tidying.forget_past();
+        });
         let listener = link.listener.take().map(|listener| {
             let listener = std::os::unix::net::UnixListener::from(listener);
             listener.set_nonblocking(true).and_then(|()| UnixListener::from_std(listener))

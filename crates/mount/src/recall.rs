@@ -16,6 +16,8 @@ pub struct Past {
     pub done: HashMap<u64, Step>,
     /// Handles by the requests that opened them.
     pub opened: HashMap<u64, u64>,
+    /// Numbers of runs that were published, or whose file was closed.
+    pub stale: Vec<u64>,
 }
 
 /// A mount as its record has it.
@@ -76,7 +78,12 @@ fn files(values: &[Entry], past: &mut Past) -> io::Result<Vec<File>> {
     let [reading, written, failed] = [Kind::Reading, Kind::Written, Kind::Failed].map(by_file);
     let mut runs: HashMap<u64, Vec<Run>> = HashMap::new();
     for (number, bytes) in all(values, Kind::Run) {
-        runs.entry(Run::file(number)).or_default().push(value(bytes)?);
+        let (file, run) = (Run::file(number), value::<Run>(bytes)?);
+        let written = written.get(&file).map(|bytes| value::<Written>(bytes)).transpose()?;
+        match written.is_some_and(|written| written.safe == run.since) {
+            true => runs.entry(file).or_default().push(run),
+            false => past.stale.push(number),
+        }
     }
     let mut files = Vec::new();
     for (number, bytes) in all(values, Kind::File) {
@@ -90,9 +97,8 @@ fn files(values: &[Entry], past: &mut Past) -> io::Result<Vec<File>> {
         let body = match (logical && failed.is_none(), written) {
             (false, written) => Body::Plain { failed, identity, written: written.filter(|_| !logical) },
             (true, None) => Body::Logical,
-            (true, Some(written)) => {
-                let mut runs = runs.remove(&number).unwrap_or_default();
-                runs.retain(|run| run.since == written.safe);
+            (true, Some(_)) => {
+                let runs = runs.remove(&number).unwrap_or_default();
                 past.done.extend(runs.iter().map(|run| (run.request, Step::Done)));
                 Body::Unpublished(runs)
             }

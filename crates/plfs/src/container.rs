@@ -22,6 +22,9 @@ pub struct Options {
     pub permission: Option<u32>,
     /// Settings of each log.
     pub logs: CreateOptions,
+    /// The container's identity, which no other one may have; random by default. If a process was killed
+    /// while it created a file, another one that gives the same identity leaves nothing behind.
+    pub id: Option<[u8; 16]>,
 }
 
 /// When memory gives way to tables, and merging pays.
@@ -67,7 +70,7 @@ impl Container {
             return fail(ErrorKind::AlreadyExists, "the root can't be a file").map_err(failed);
         };
         // Renaming decides between those that make it at once.
-        let id: ContainerId = random();
+        let id: ContainerId = options.id.unwrap_or_else(random);
         let hidden = parent.join(&hidden_name(path.name(), &id))?;
         let container = Self {
             layout: Layout::new(hidden.clone()),
@@ -78,7 +81,18 @@ impl Container {
             limits: LIMITS,
         };
         let made = async {
-            container.fill(options.permission.map(directory)).await?;
+            let permission = options.permission.map(directory);
+            match container.fill(permission).await {
+                // A killed process's, which may still have its mark open.
+                Err(error)
+                    if options.id.is_some()
+                        && matches!(error.kind(), ErrorKind::AlreadyExists | ErrorKind::Busy) =>
+                {
+                    container.fs.remove(who, &hidden, true).await?;
+                    container.fill(permission).await?;
+                }
+                filled => filled?,
+            }
             container.fs.rename(who, &hidden, path, false).await
         };
         if let Err(error) = made.await {
@@ -132,6 +146,11 @@ impl Container {
     #[must_use]
     pub fn with_tiny_limits(self) -> Self {
         Self { limits: TINY_LIMITS, ..self }
+    }
+
+    /// Its identity.
+    pub fn id(&self) -> [u8; 16] {
+        self.id
     }
 
     /// Its path.

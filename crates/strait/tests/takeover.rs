@@ -1,6 +1,8 @@
 //! `strait mount --take-over`: a process goes on with another's mount while programs use it. Only root
 //! may mount here.
 
+#[path = "support/load.rs"]
+mod load;
 #[path = "support/mounted.rs"]
 mod mounted;
 #[path = "support/programs.rs"]
@@ -11,128 +13,39 @@ mod support;
 #[path = "support/up.rs"]
 mod up;
 
+use load::{FLAGS, Load};
 use mounted::Mounted;
-use programs::{Program, content};
 use rack::Rack;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use strait_testkit::wait::wait_until;
 use support::{Run, ended};
 
 const DEADLINE: Duration = Duration::from_secs(60);
 const TAKEOVERS: usize = 5;
-const PIECE: usize = 4_096;
-/// Begin of the names of files that were removed while they were open.
-const HIDDEN: &str = ".strait-removed-";
 /// A user without rights.
 const NOBODY: u32 = 65_534;
 
-/// Programs use the mount all the time, and each goes on between two takeovers.
 fn programs_notice_nothing(mut mounted: Mounted) {
-    let big = content(2_000_000);
-    fs::write(mounted.path("big"), &big).unwrap();
-    fs::create_dir(mounted.path("directory")).unwrap();
-    let stop = Arc::new(AtomicBool::new(false));
-    let mut programs = Vec::new();
-
-    let mut log = File::create_new(mounted.path("log")).unwrap();
-    let appends = Program::begin(&stop, move |step| {
-        log.write_all(&content(PIECE)).unwrap();
-        assert_eq!(log.metadata().unwrap().len(), (step + 1) * PIECE as u64);
-        if step % 8 == 7 {
-            log.sync_all().unwrap();
-        }
-    });
-    let appended = appends.steps.clone();
-    programs.push(appends);
-
-    let anywhere =
-        OpenOptions::new().read(true).write(true).create_new(true).open(mounted.path("n.ckpt")).unwrap();
-    programs.push(Program::begin(&stop, move |step| {
-        let (at, byte) = ((step * 7_919) % 100_000, (step % 251) as u8);
-        anywhere.write_all_at(&[byte; 100], at).unwrap();
-        let mut read = [0; 100];
-        anywhere.read_exact_at(&mut read, at).unwrap();
-        assert_eq!(read, [byte; 100]);
-    }));
-
-    let direct = rustix::fs::OFlags::DIRECT.bits() as i32; // not by the kernel's cache
-    let reads = OpenOptions::new().read(true).custom_flags(direct).open(mounted.path("big")).unwrap();
-    programs.push(Program::begin(&stop, move |step| {
-        let at = (step as usize * 65_537) % (big.len() - PIECE);
-        let mut read = vec![0; PIECE];
-        reads.read_exact_at(&mut read, at as u64).unwrap();
-        assert!(read == big[at..at + PIECE], "at {at}");
-    }));
-
-    let place = mounted.place.clone();
-    programs.push(Program::begin(&stop, move |step| {
-        assert_eq!(fs::metadata(place.join("big")).unwrap().len(), 2_000_000);
-        let (a, b) = (place.join(format!("directory/{step}")), place.join("directory/other"));
-        fs::write(&a, "text").unwrap();
-        fs::rename(&a, &b).unwrap();
-        assert_eq!(fs::read_to_string(&b).unwrap(), "text");
-        // The kernel releases a closed file later: the one removed before may still have a name.
-        let names = fs::read_dir(place.join("directory")).unwrap().map(|entry| entry.unwrap().file_name());
-        let names: Vec<_> = names.filter(|name| !name.to_str().unwrap().starts_with(HIDDEN)).collect();
-        assert_eq!(names, ["other"]);
-        fs::remove_file(&b).unwrap();
-    }));
-
-    // A program whose working directory is in the mount.
-    let mut shell = Command::new("bash");
-    shell.args(["-euc", "while read -r; do stat . ../big > /dev/null; test -d ../directory; echo; done"]);
-    shell.current_dir(mounted.path("directory")).stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut shell = strait_testkit::spawn_bound(shell).unwrap();
-    let (mut asks, mut answers) = (shell.stdin.take().unwrap(), shell.stdout.take().unwrap());
-    programs.push(Program::begin(&stop, move |_| {
-        asks.write_all(b"\n").unwrap();
-        answers.read_exact(&mut [0]).unwrap();
-    }));
-
-    // A file that is removed while it is open.
-    let removed =
-        OpenOptions::new().read(true).append(true).create_new(true).open(mounted.path("gone")).unwrap();
-    let mut removed_writer = &removed;
-    fs::remove_file(mounted.path("gone")).unwrap();
-
+    let mut load = Load::begin(&mounted);
     for _ in 0..TAKEOVERS {
-        removed_writer.write_all(b"more").unwrap();
-        programs.iter().for_each(Program::goes_on);
+        load.goes_on();
         mounted.take_over();
     }
-    programs.iter().for_each(Program::goes_on);
-    stop.store(true, Ordering::Relaxed);
-    programs.into_iter().for_each(|program| program.thread.join().unwrap());
-    assert!(shell.wait().unwrap().success());
-
-    let count = appended.load(Ordering::Relaxed) as usize;
-    let log = fs::read(mounted.path("log")).unwrap();
-    assert!(log == content(PIECE).repeat(count), "{} bytes of {count} pieces", log.len());
-    let mut bytes = vec![0; 4 * TAKEOVERS];
-    removed.read_exact_at(&mut bytes, 0).unwrap();
-    assert_eq!(bytes, b"more".repeat(TAKEOVERS));
-    assert_eq!(removed.metadata().unwrap().nlink(), 0);
-    drop(removed);
-    assert!(wait_until(DEADLINE, || !mounted.shell("ls -AR").contains(HIDDEN)), "removed files are left");
-    mounted.umount();
+    load.end(mounted);
 }
 
 #[test]
 fn programs_notice_no_takeover_of_a_mounted_directory() {
     let data = tempfile::tempdir().unwrap();
     let uri = format!("file://{}", data.path().display());
-    let flags = ["--plfs", "*.ckpt", "--attr-cache", "0"];
-    let Some(mounted) = Mounted::of("takeovers of a directory", &uri, &flags) else { return };
+    let Some(mounted) = Mounted::of("takeovers of a directory", &uri, &FLAGS) else { return };
     programs_notice_nothing(mounted);
 }
 
@@ -141,9 +54,8 @@ fn programs_notice_no_takeover_of_mounted_kadoop() {
     let rack = Rack::start(&["127.0.0.1", "127.0.0.2"]);
     let key = rack.dir.path().join("client.key");
     let environment = [("STRAIT_KADOOP_KEY", key.as_path())];
-    let flags = ["--plfs", "*.ckpt", "--attr-cache", "0"];
     let claim = "takeovers of Kadoop";
-    let Some(mounted) = Mounted::within(&environment, claim, &rack.uri("/"), &flags) else { return };
+    let Some(mounted) = Mounted::within(&environment, claim, &rack.uri("/"), &FLAGS) else { return };
     programs_notice_nothing(mounted);
 }
 

@@ -225,10 +225,16 @@ impl Core {
         let permission = Some(mode & 0o7777);
         self.begins(caller);
         if self.is_logical_name(path) {
-            let options = strait_plfs::Options { permission, ..strait_plfs::Options::default() };
+            // The same one if the request comes again.
+            let id = (caller.request != 0).then(|| {
+                let id = u128::from(self.nonce) << 64 | u128::from(caller.request);
+                id.to_be_bytes()
+            });
+            let options = strait_plfs::Options { permission, id, ..strait_plfs::Options::default() };
             let made = match Container::create(self.store.clone(), who, path, &options).await {
                 Err(error) if error.kind() == ErrorKind::AlreadyExists && self.is_again(caller) => {
-                    Container::open(self.store.clone(), who, path).await?
+                    let found = Container::open(self.store.clone(), who, path).await;
+                    found.ok().filter(|found| Some(found.id()) == id).ok_or(error)?
                 }
                 made => made?,
             };
@@ -238,7 +244,11 @@ impl Core {
         let create = || self.store.create(who, path, &options);
         match self.settings.patience.with(create).await {
             Ok(writer) => Ok(Body::Plain(Plain::created(self.access(who), writer).await)),
-            Err(error) if error.kind() == ErrorKind::AlreadyExists && self.is_again(caller) => {
+            // Busy: the killed process's writer still has it open.
+            Err(error)
+                if matches!(error.kind(), ErrorKind::AlreadyExists | ErrorKind::Busy)
+                    && self.is_again(caller) =>
+            {
                 let status = self.settings.patience.with(|| self.store.stat(who, path)).await?;
                 if status.is_directory() || status.length > 0 {
                     return Err(error.into());
@@ -344,16 +354,9 @@ impl Core {
         }
         let Some(who) = lock(&self.hidden).get(&node).cloned() else { return };
         let Ok(path) = self.path(node) else { return };
-        // An error is logged.
-        if let Ok((_, container)) = self.status(&who, &path).await {
-            match self.store.remove(&who, &path, container.is_some()).await {
-                // The mount's end may remove it, too.
-                Err(error) if error.kind() != ErrorKind::NotFound => {
-                    tracing::warn!("{error}; remove it by hand");
-                }
-                _ => {}
-            }
-        }
+        // Only files are hidden, so a directory is a container. Without a mark, it is the rest that a process
+        // left which was killed while it removed the container.
+        self.remove_left(&who, &path).await;
         lock(&self.hidden).remove(&node);
         self.ledger.not_hidden(node);
         if let Some(parent) = self.parent(&path) {

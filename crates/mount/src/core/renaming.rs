@@ -31,6 +31,9 @@ impl Core {
             return self.hide(caller, &who, parent, &name, node).await.map(drop);
         }
         let removed = async {
+            if self.is_again(caller) {
+                return self.unlink_again(caller, &who, &path).await;
+            }
             let (status, container) = self.status(&who, &path).await?;
             if status.is_directory() {
                 return Err(Fault(EISDIR));
@@ -42,6 +45,15 @@ impl Core {
         self.or_gone(caller, removed.await)?;
         lock(&self.nodes).unlink(parent, &name);
         Ok(())
+    }
+
+    /// Goes on with a removal that a killed process had begun: it may have left a part of a container, or
+    /// a hidden file whose last handle it had closed.
+    async fn unlink_again(&self, caller: Caller, who: &Principal, path: &StorePath) -> Answer<()> {
+        let parent = path.parent().ok_or(Fault(EISDIR))?;
+        self.remove_left(who, &parent.join(&self.hidden_name(caller))?).await;
+        let remove = || self.store.remove(who, path, self.may_be_logical(path));
+        Ok(self.settings.patience.with(remove).await?)
     }
 
     /// The name of a file that a request removes or replaces while it is open.
@@ -114,7 +126,7 @@ impl Core {
         if self.is_again(caller) && node.is_none() {
             // The kernel knows what it renames, so it was renamed: what has the new name is no target.
             if mixes {
-                self.remove_aside(&who, &self.aside(caller, &to_path)?).await;
+                self.remove_left(&who, &self.aside(caller, &to_path)?).await;
             }
             return Ok(());
         }
@@ -152,7 +164,7 @@ impl Core {
         let source = self.status(who, paths.0).await;
         if self.is_again(caller) && source.as_ref().err() == Some(&Fault(ErrorKind::NotFound.row().errno)) {
             self.move_node(caller, who, from, to, node, replace).await?;
-            self.remove_aside(who, &aside).await;
+            self.remove_left(who, &aside).await;
             return Ok(());
         }
         let (source, from_container) = source?;
@@ -164,7 +176,7 @@ impl Core {
             Err(Fault(errno)) if errno == ErrorKind::NotFound.row().errno => {
                 let moved = self.move_node(caller, who, from, to, node, false).await;
                 if self.is_again(caller) && moved.is_ok() {
-                    self.remove_aside(who, &aside).await;
+                    self.remove_left(who, &aside).await;
                 }
                 return moved;
             }
@@ -186,7 +198,7 @@ impl Core {
             }
             return Err(fault);
         }
-        self.remove_aside(who, &aside).await;
+        self.remove_left(who, &aside).await;
         Ok(())
     }
 
@@ -196,8 +208,9 @@ impl Core {
         Ok(parent.join(&self.hidden_name(caller).replacen(HIDDEN, ASIDE, 1))?)
     }
 
-    async fn remove_aside(&self, who: &Principal, aside: &StorePath) {
-        match self.store.remove(who, aside, true).await {
+    /// Removes a file that has no name for programs any more.
+    pub(super) async fn remove_left(&self, who: &Principal, path: &StorePath) {
+        match self.settings.patience.with(|| self.store.remove(who, path, true)).await {
             Err(error) if error.kind() != ErrorKind::NotFound => {
                 tracing::warn!("{error}; remove it by hand");
             }

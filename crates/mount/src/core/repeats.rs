@@ -5,7 +5,7 @@
 //! counts as executed if it looks so.
 
 use super::{Answer, Attributes, Body, Caller, Core, Fault, Handle, O_ACCMODE, O_RDONLY, Opened, lock};
-use crate::ledger::Step;
+use crate::ledger::{Kind, Step};
 use strait_store::ErrorKind;
 
 impl Core {
@@ -82,6 +82,13 @@ impl Core {
     /// The kernel has the request's answer.
     pub fn answered(&self, request: u64) {
         self.ledger.answered(request);
+    }
+
+    /// The requests of an earlier process were sent again. Without this, their values would stay in the
+    /// record: each kill would add to it.
+    pub fn forget_past(&self) {
+        self.past.done.keys().for_each(|request| self.ledger.answered(*request));
+        self.past.stale.iter().for_each(|run| self.ledger.forget(Kind::Run, *run));
     }
 
     /// The handle that an earlier process gave this request.

@@ -8,6 +8,7 @@ use crate::context::{Context, Place};
 use crate::failure::Failure;
 use crate::signals::{Hangups, Signals};
 use keeping::Orders;
+use rustix::process::Signal;
 use std::fs::OpenOptions;
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixDatagram;
@@ -15,6 +16,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 use strait_mount::{Identity, Mount, Options, Patience, Pattern, Settings};
 use strait_store::ErrorKind;
+use tokio::signal::unix::SignalKind;
 
 /// The background process prints this on standard output when the store is mounted.
 const MOUNTED: &[u8] = b"mounted\n";
@@ -32,6 +34,7 @@ pub async fn mount(context: &Context, flags: Flags) -> Result<(), Failure> {
     let signals = Signals::catch()?;
     tokio::spawn(Hangups::catch()?.each(|| tracing::info!("SIGHUP has no effect: a mount rereads no files")));
     raise_descriptor_limit();
+    outlive_file_limit().map_err(|error| Failure::other(format!("mount: {error}")))?;
     let link = flags.kept.then(keeping::link).transpose()?;
     let mut orders = match &link {
         None => Orders::Signals(signals),
@@ -83,6 +86,14 @@ pub async fn mount(context: &Context, flags: Flags) -> Result<(), Failure> {
         failure = orders.leave() => return Err(failure),
     };
     ended.map_err(|error| Failure::local(error, "unmount", &directory))
+}
+
+/// Has a write beyond the limit of a file's size (`ulimit -f`) fail. Otherwise it ends the process, and the
+/// next one that gets the same request.
+fn outlive_file_limit() -> io::Result<()> {
+    let signal = SignalKind::from_raw(Signal::XFSZ.as_raw());
+    // Its handler stays, and the calls fail by themselves.
+    tokio::signal::unix::signal(signal).map(drop)
 }
 
 fn options(context: &Context, place: &Place, flags: &Flags) -> Result<Options, Failure> {

@@ -2,10 +2,12 @@
 #![allow(dead_code)] // each test file uses its part
 
 use crate::support::{self, ended, fresh};
+use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
+use strait_testkit::wait::{eventually, obtained};
 use strait_testkit::{Process, skip};
 use tempfile::TempDir;
 
@@ -69,6 +71,14 @@ impl Mounted {
         assert!(is_mounted(&self.place));
     }
 
+    /// Kills the process that a keeper started, and waits for the next one.
+    pub fn kill_server(&self) {
+        let keeper = self.process.id();
+        let killed = obtained("a process serves", || server(keeper));
+        kill_process(Pid::from_raw(killed as i32).unwrap(), Signal::KILL).unwrap();
+        eventually("another process serves", || server(keeper).is_some_and(|next| next != killed));
+    }
+
     pub fn path(&self, name: &str) -> PathBuf {
         self.place.join(name)
     }
@@ -98,6 +108,13 @@ impl Drop for Mounted {
             let _ = Command::new("umount").arg("-l").arg(&self.place).status();
         }
     }
+}
+
+/// The process that a keeper started.
+pub fn server(keeper: u32) -> Option<u32> {
+    let tasks = fs::read_dir(format!("/proc/{keeper}/task")).ok()?;
+    let children = tasks.flatten().filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+    children.collect::<String>().split_whitespace().next()?.parse().ok()
 }
 
 pub fn is_mounted(place: &Path) -> bool {

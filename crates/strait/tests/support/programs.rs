@@ -7,7 +7,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use strait_testkit::wait::wait_until;
 
-const DEADLINE: Duration = Duration::from_secs(60);
+/// For a step and some of the store's waits, on a loaded machine.
+const DEADLINE: Duration = Duration::from_secs(180);
 
 /// Bytes that no two places share.
 pub fn content(length: usize) -> Vec<u8> {
@@ -16,12 +17,17 @@ pub fn content(length: usize) -> Vec<u8> {
 
 /// A program that repeats a step until all are stopped. A failure shows when it is joined.
 pub struct Program {
+    name: &'static str,
     pub steps: Arc<AtomicU64>,
     pub thread: JoinHandle<()>,
 }
 
 impl Program {
-    pub fn begin(stop: &Arc<AtomicBool>, mut step: impl FnMut(u64) + Send + 'static) -> Self {
+    pub fn begin(
+        name: &'static str,
+        stop: &Arc<AtomicBool>,
+        mut step: impl FnMut(u64) + Send + 'static,
+    ) -> Self {
         let steps = Arc::new(AtomicU64::new(0));
         let (stop, done) = (stop.clone(), steps.clone());
         let thread = std::thread::spawn(move || {
@@ -30,15 +36,16 @@ impl Program {
                 done.fetch_add(1, Ordering::Relaxed);
             }
         });
-        Self { steps, thread }
+        Self { name, steps, thread }
     }
 
     /// Waits until it has done more, which shows that it isn't stuck.
     pub fn goes_on(&self) {
         let before = self.steps.load(Ordering::Relaxed);
-        assert!(wait_until(DEADLINE, || {
+        let goes_on = wait_until(DEADLINE, || {
             self.thread.is_finished() || self.steps.load(Ordering::Relaxed) > before + 1
-        }));
-        assert!(!self.thread.is_finished(), "a program failed");
+        });
+        assert!(goes_on, "{} is stuck after {before} steps", self.name);
+        assert!(!self.thread.is_finished(), "{} failed", self.name);
     }
 }

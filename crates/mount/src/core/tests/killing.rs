@@ -185,6 +185,79 @@ async fn a_removed_file_goes_with_its_last_handle_and_one_without_a_handle_at_on
 }
 
 #[tokio::test]
+async fn a_removal_of_a_container_that_was_cut_short_is_brought_to_its_end() {
+    let keeper = Keeper::new();
+    let scene = keeper.begin();
+    let handle = scene.create("open.ckpt").await;
+    scene.core.release(scene.create("closed.ckpt").await).await;
+    unlink(&scene, 2, "open.ckpt").await.unwrap();
+    // The store removed a part of each, and the process was killed before it learned more.
+    let hidden = scene.names().await.into_iter().find(|name| name.starts_with(HIDDEN)).unwrap();
+    scene.core.ledger.request(4, Step::Begun);
+    for name in [hidden.as_str(), "closed.ckpt"] {
+        let mark = Scene::path(&format!("{name}/.plfs"));
+        scene.store.remove(&scene.who, &mark, false).await.unwrap();
+    }
+    lock(&scene.core.handles).remove(&handle);
+    let (_, (file, _)) = lock(&scene.core.files).drain().next().unwrap();
+    file.note().closed();
+    let scene = keeper.kill(scene).await;
+    scene.core.tidy().await;
+    unlink(&scene, 4, "closed.ckpt").await.unwrap();
+    assert_eq!(scene.names().await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_creation_of_a_container_that_was_cut_short_leaves_nothing() {
+    let keeper = Keeper::new();
+    let scene = keeper.begin();
+    let create = async |scene: &Scene| {
+        let caller = request(2);
+        let creates = scene.core.create(caller, ROOT, OsStr::new("f.ckpt"), 0o644, O_WRONLY | O_EXCL);
+        scene.core.once_created(caller, creates).await.map(|(_, opened)| opened.handle)
+    };
+    create(&scene).await.unwrap();
+    // As if the process had been killed before the container got its name.
+    let id = u128::from(scene.core.nonce) << 64 | 2;
+    let unfinished = Scene::path(&format!(".f.ckpt.plfs-{id:032x}"));
+    scene.store.rename(&scene.who, &Scene::path("f.ckpt"), &unfinished, false).await.unwrap();
+    let (_, (file, _)) = lock(&scene.core.files).drain().next().unwrap();
+    file.note().closed();
+    let scene = keeper.kill(scene).await;
+    let handle = create(&scene).await.unwrap();
+    scene.write(handle, 0, "text").await.unwrap();
+    assert_eq!(scene.names().await, ["f.ckpt"]);
+    // One that another host made meanwhile isn't this request's.
+    scene.core.ledger.request(4, Step::Begun);
+    let who = &scene.who;
+    let options = strait_plfs::Options::default();
+    let path = Scene::path("g.ckpt");
+    Container::create(Arc::new(scene.store.clone()), who, &path, &options).await.unwrap();
+    let scene = keeper.kill(scene).await;
+    let creates = scene.core.create(request(4), ROOT, OsStr::new("g.ckpt"), 0o644, O_WRONLY | O_EXCL);
+    assert_eq!(creates.await.map(|(_, opened)| opened.handle), Err(Fault(EEXIST)));
+}
+
+#[tokio::test]
+async fn a_file_whose_last_handle_was_closed_while_it_was_removed_leaves_nothing() {
+    let keeper = Keeper::new();
+    let scene = keeper.begin();
+    let handle = scene.create("f").await;
+    scene.core.flush(handle).await.unwrap();
+    // The removal hid the file in the store, and its last handle was closed meanwhile.
+    scene.core.ledger.request(2, Step::Begun);
+    let hidden = Scene::path(&format!("{HIDDEN}{:016x}", scene.core.nonce ^ 2));
+    scene.store.rename(&scene.who, &Scene::path("f"), &hidden, false).await.unwrap();
+    lock(&scene.core.handles).remove(&handle);
+    let (_, (file, _)) = lock(&scene.core.files).drain().next().unwrap();
+    file.note().closed();
+    scene.core.ledger.no_handle(handle);
+    let scene = keeper.kill(scene).await;
+    unlink(&scene, 2, "f").await.unwrap();
+    assert_eq!(scene.names().await, Vec::<String>::new());
+}
+
+#[tokio::test]
 async fn unpublished_bytes_of_a_logical_file_survive_each_kill_and_are_published() {
     let keeper = Keeper::new();
     let mut scene = keeper.begin();
@@ -251,4 +324,24 @@ async fn a_loss_that_was_not_reported_yet_is_reported_by_the_next_process() {
     scene.put("g", "of another host").await;
     scene.core.flush(handle).await.unwrap_err();
     assert_eq!(scene.text("g").await, "of another host");
+}
+
+#[tokio::test]
+async fn answers_and_published_bytes_do_not_stay_in_the_record() {
+    let keeper = Keeper::new();
+    let mut scene = keeper.begin();
+    let handle = scene.create("a.ckpt").await;
+    for kill in 0..6_u64 {
+        for step in 0..5_000 {
+            let number = 2 * (10_000 * kill + step) + 2;
+            unlink(&scene, number, "missing").await.unwrap_err();
+            scene.core.write(number + 1, handle, step, Bytes::from_static(b"+")).await.unwrap();
+            [number, number + 1].into_iter().for_each(|number| scene.core.answered(number));
+        }
+        scene.core.fsync(handle).await.unwrap();
+        scene = keeper.kill(scene).await;
+        scene.core.forget_past();
+    }
+    let memory = rustix::fs::fstat(&keeper.0[0]).unwrap().st_blocks * 512;
+    assert!(memory < 4 << 20, "{memory} bytes");
 }
