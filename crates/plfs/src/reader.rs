@@ -1,6 +1,5 @@
 //! Reading a logical file.
 
-use crate::ahead::{self, Ahead, Fetched};
 use crate::container::Container;
 use crate::index::{Piece, Source};
 use crate::layout::LogName;
@@ -22,12 +21,6 @@ const GAP: u64 = 64 << 10;
 
 /// A reader of the bytes synced before it was opened. Any number of callers may use it at once.
 pub struct Reader {
-    content: Arc<Content>,
-    ahead: Ahead,
-}
-
-/// The bytes, without reading ahead.
-struct Content {
     container: Container,
     view: View,
     logs: Vec<Log>,
@@ -72,37 +65,36 @@ struct Fetch {
 impl Reader {
     pub(crate) fn new(container: Container, view: View) -> Self {
         let logs = view.meta.logs.iter().map(|(name, _)| Log { name: *name, opened: Mutex::new(None) });
-        let ahead = Ahead::new(&container.who.user);
-        Self { content: Arc::new(Content { container, logs: logs.collect(), view }), ahead }
+        Self { container, logs: logs.collect(), view }
     }
 
     /// The file's length in bytes.
     pub fn length(&self) -> u64 {
-        self.content.view.length()
+        self.view.length()
     }
 
     /// The writers whose logs it reads, by rank and nonce.
     pub fn writers(&self) -> Vec<LogName> {
-        self.content.logs.iter().map(|log| log.name).collect()
+        self.logs.iter().map(|log| log.name).collect()
     }
 
     pub(crate) async fn pieces(&self, range: Range<u64>) -> Result<Vec<Piece>> {
-        self.content.view.pieces(range).await
+        self.view.pieces(range).await
     }
 
     /// The rank of a log by its number, for messages.
     pub(crate) fn rank(&self, log: u32) -> u32 {
-        self.content.logs.get(log as usize).map_or(0, |log| log.name.rank)
+        self.logs.get(log as usize).map_or(0, |log| log.name.rank)
     }
 
     /// The writers whose bytes are visible in `range`, in order and without gaps. Nothing past the
     /// file's end. Takes memory for each write in the range.
     pub async fn written_by(&self, range: Range<u64>) -> Result<Vec<Extent>> {
         let extent = |piece: Piece| {
-            let log = piece.source.and_then(|source| self.content.logs.get(source.log as usize));
+            let log = piece.source.and_then(|source| self.logs.get(source.log as usize));
             Extent { range: piece.logical, writer: log.map(|log| log.name) }
         };
-        Ok(self.content.view.pieces(range).await?.into_iter().map(extent).collect())
+        Ok(self.view.pieces(range).await?.into_iter().map(extent).collect())
     }
 
     /// Up to `length` bytes from `offset`; fewer only at the file's end. Holes are zeros.
@@ -113,61 +105,18 @@ impl Reader {
     pub async fn read_at(&self, offset: u64, length: usize) -> Result<Bytes> {
         if length > MAX_CHUNK_BYTES {
             return fail(ErrorKind::InvalidArgument, "a read takes 4 MiB at most")
-                .map_err(|error: Error| error.at("read", self.content.container.path()));
+                .map_err(|error: Error| error.at("read", self.container.path()));
         }
-        let range = offset..self.length().min(offset.saturating_add(length as u64));
-        if range.is_empty() {
-            return Ok(Bytes::new());
-        }
-        let fetch = |window: Range<u64>| {
-            let content = self.content.clone();
-            ahead::begin(async move { content.read(&content.view.pieces(window).await?).await })
-        };
-        if let Some(windows) = self.ahead.hit(&range, self.length(), fetch) {
-            match joined(&range, windows).await {
-                Ok(bytes) => return Ok(bytes),
-                // It may be over by now: the store was away, or a log was joined.
-                Err(_) => self.ahead.forget(),
-            }
-        }
-        let pieces = self.content.view.pieces(range.clone()).await?;
-        let place = match pieces.as_slice() {
-            [Piece { source: Some(source), .. }] => Some((source.log, source.offset)),
-            _ => None,
-        };
-        self.ahead.note(&range, place, self.length(), fetch);
-        self.content.read(&pieces).await
-    }
-}
-
-/// The bytes of a range from the windows that have them.
-async fn joined(
-    range: &Range<u64>,
-    windows: Vec<(Range<u64>, Fetched)>,
-) -> std::result::Result<Bytes, Arc<Error>> {
-    // A slice would keep its window in memory as long as its receiver has it.
-    let mut whole = BytesMut::with_capacity((range.end - range.start) as usize);
-    for (window, data) in windows {
-        let bytes = data.await?;
-        let (begin, end) = (range.start.max(window.start), range.end.min(window.end));
-        whole.extend_from_slice(&bytes[(begin - window.start) as usize..(end - window.start) as usize]);
-    }
-    Ok(whole.freeze())
-}
-
-impl Content {
-    /// The bytes of pieces that follow each other.
-    async fn read(&self, pieces: &[Piece]) -> Result<Bytes> {
+        let pieces = self.view.pieces(offset..offset.saturating_add(length as u64)).await?;
         // Bytes that lie together are passed on without a copy.
-        if let [Piece { logical, source: Some(source) }] = pieces {
+        if let [Piece { logical, source: Some(source) }] = pieces.as_slice() {
             return self
                 .fetch(source.log, source.offset..source.offset + (logical.end - logical.start))
                 .await;
         }
-        let (Some(first), Some(last)) = (pieces.first(), pieces.last()) else { return Ok(Bytes::new()) };
-        let (offset, end) = (first.logical.start, last.logical.end);
+        let end = pieces.last().map_or(offset, |piece| piece.logical.end);
         let mut whole = BytesMut::zeroed((end - offset) as usize);
-        let fetches = stream::iter(fetches(pieces)).map(async |fetch| {
+        let fetches = stream::iter(fetches(&pieces)).map(async |fetch| {
             let bytes = self.fetch(fetch.log, fetch.bytes.clone()).await?;
             Ok::<_, Error>((fetch, bytes))
         });

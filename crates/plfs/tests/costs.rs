@@ -180,28 +180,3 @@ async fn a_reader_opens_no_index_logs_of_eight_writers_that_closed() {
     assert_eq!(count(&calls, "read", ""), 2, "the mark and the index: {calls:?}");
     assert!(calls.len() <= 7, "{calls:?}");
 }
-
-/// A rank reads its quarter of a strided file back, in small pieces.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_sequence_takes_few_large_reads_of_each_log_and_little_more_than_its_bytes() {
-    const OBJECTS: usize = 128;
-    const STEP: usize = 128 << 10;
-    let scene = Scene::new();
-    scene.write(OBJECTS).await;
-    let reader = scene.open().await.reader().await.unwrap();
-    scene.noted.take();
-    let whole = RANKS * OBJECTS * OBJECT;
-    for at in (whole / 4..whole / 2).step_by(STEP) {
-        let bytes = reader.read_at(at as u64, STEP).await.unwrap();
-        assert_eq!(bytes.len(), STEP);
-        for (byte, offset) in bytes.iter().zip(at..) {
-            assert_eq!(*byte as usize, offset / OBJECT % RANKS, "at {offset}");
-        }
-    }
-    drop(reader);
-    let reads: Vec<Call> = scene.noted.take().into_iter().filter(|call| call.operation == "read").collect();
-    let bytes: usize = reads.iter().map(|call| call.bytes).sum();
-    assert!(bytes <= whole / 4 + whole / 8, "{bytes} bytes in place of {}", whole / 4);
-    let limit = 16 * RANKS;
-    assert!(reads.len() <= limit, "{} reads", reads.len());
-}
