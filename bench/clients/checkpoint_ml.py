@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy
 from safetensors.numpy import load_file, save_file
-from strait import checkpoint, plfs
+from strait import checkpoint
 
 TENSORS = 8
 COLUMNS = 1_024
@@ -64,7 +64,7 @@ class Rank:
                 assert (model[name] == rank).all(), name
 
     def remove(self) -> None:
-        plfs.remove(f"{self.uri}/model.safetensors")
+        (self.directory / "model.safetensors").unlink()
         for rank in range(self.ranks):
             self.shard(rank).unlink()
         (self.directory / "consolidated.safetensors").unlink()

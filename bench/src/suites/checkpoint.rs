@@ -4,9 +4,10 @@
 //!
 //! It also prints the poster's second figure: bytes of each writer on each datanode.
 //!
-//! `BENCH_CHECKPOINT_HOSTS`: 4 by default. `BENCH_CHECKPOINT_MB`: megabytes of a rank, 32 by default.
+//! `BENCH_CHECKPOINT_HOSTS`: 4 by default. `BENCH_CHECKPOINT_MB`: megabytes of a rank, 24 by default.
 //! `BENCH_CHECKPOINT_ROUNDS`: 5 by default, after one that isn't counted. `BENCH_CHECKPOINT_CASES`: parts of
-//! the names of cases, separated by semicolons. `BENCH_CHECKPOINT_LOCAL`: a directory of a local disk, that of
+//! the names of cases, separated by semicolons; `B` for all. By default, all but segmented writes of other
+//! sizes than 48 KiB, which cost what those cost: a rank's writes follow each other. `BENCH_CHECKPOINT_LOCAL`: a directory of a local disk, that of
 //! temporary files by default.
 
 mod rank;
@@ -45,6 +46,10 @@ struct Case {
 }
 
 impl Case {
+    fn is_default(&self) -> bool {
+        self.pattern == Pattern::Strided || self.object == OBJECTS[1]
+    }
+
     fn name(&self, store: &str) -> String {
         let face = match self.face {
             Face::Library { replication } => format!("library ×{replication}"),
@@ -55,7 +60,7 @@ impl Case {
     }
 }
 
-/// The cases of one store: all sizes and patterns with most ranks, and fewer ranks with one size.
+/// All cases of one store: all sizes and patterns with most ranks, and fewer ranks with one size.
 fn cases() -> Vec<Case> {
     let faces = [Face::Library { replication: 1 }, Face::Library { replication: 3 }, Face::Mount];
     let mut cases = Vec::new();
@@ -72,15 +77,17 @@ fn cases() -> Vec<Case> {
 
 pub fn run() -> Result<Vec<Row>> {
     let hosts = setting("BENCH_CHECKPOINT_HOSTS", 4)?.max(3);
-    let mb = setting("BENCH_CHECKPOINT_MB", 32)?.max(1);
+    let mb = setting("BENCH_CHECKPOINT_MB", 24)?.max(1);
     let rounds = setting("BENCH_CHECKPOINT_ROUNDS", 5)?.max(1);
     let chosen = std::env::var("BENCH_CHECKPOINT_CASES").ok();
-    let is_chosen =
-        |name: &str| chosen.as_ref().is_none_or(|parts| parts.split(';').any(|it| name.contains(it)));
+    let is_chosen = |name: &str, by_default: bool| match &chosen {
+        Some(parts) => parts.split(';').any(|part| name.contains(part)),
+        None => by_default,
+    };
     let mut rows = Vec::new();
     for kind in [Kind::Kadoop, Kind::Hdfs] {
-        let cases: Vec<Case> =
-            cases().into_iter().filter(|case| is_chosen(&case.name(kind.name()))).collect();
+        let mut cases = cases();
+        cases.retain(|case| is_chosen(&case.name(kind.name()), case.is_default()));
         if cases.is_empty() {
             continue;
         }
@@ -92,7 +99,7 @@ pub fn run() -> Result<Vec<Row>> {
     let local = std::env::var_os("BENCH_CHECKPOINT_LOCAL").map_or_else(std::env::temp_dir, PathBuf::from);
     for object in OBJECTS {
         let name = format!("local disk, N-1, strided, {MOST_RANKS} ranks, {object} B");
-        if is_chosen(&name) {
+        if is_chosen(&name, true) {
             rows.push(local_disk(local.clone(), name, object, mb, rounds)?);
         }
     }

@@ -334,14 +334,33 @@ impl Core {
         }
     }
 
+    /// The same, but for a logical file's length: that takes a look at its index.
+    async fn status_to_open(
+        &self,
+        who: &Principal,
+        path: &StorePath,
+    ) -> Answer<(FileStatus, Option<Container>)> {
+        let status = self.settings.patience.with(|| self.store.stat(who, path)).await?;
+        let container = if status.is_directory() { self.container(who, path).await? } else { None };
+        match container {
+            None => Ok((status, None)),
+            Some(container) => Ok((self.marked_status(who, path, 0).await?, Some(container))),
+        }
+    }
+
     /// The mark has the file's owner and permission; each publication changes the directory of epochs.
     async fn logical_status(&self, who: &Principal, container: &Container) -> Answer<FileStatus> {
-        let path = container.path();
+        let length = self.settings.patience.with(|| container.length()).await?;
+        self.marked_status(who, container.path(), length).await
+    }
+
+    async fn marked_status(&self, who: &Principal, path: &StorePath, length: u64) -> Answer<FileStatus> {
         let (mark, epochs) = (path.join(".plfs")?, path.join("epochs")?);
         let patience = self.settings.patience;
-        let mark = patience.with(|| self.store.stat(who, &mark)).await?;
-        let epochs = patience.with(|| self.store.stat(who, &epochs)).await?;
-        let length = patience.with(|| container.length()).await?;
+        let (mark, epochs) = futures::try_join!(
+            patience.with(|| self.store.stat(who, &mark)),
+            patience.with(|| self.store.stat(who, &epochs)),
+        )?;
         Ok(FileStatus {
             path: path.as_str().to_owned(),
             length,
@@ -399,8 +418,12 @@ impl Core {
 
     /// A node's attributes.
     pub async fn getattr(&self, caller: Caller, node: u64) -> Answer<Attributes> {
-        let path = self.path(node)?;
-        let status = self.settled_status(&self.who(caller), &path, Some(node)).await?;
+        let (who, path) = (self.who(caller), self.path(node)?);
+        // The kernel asks this at each read, unless it may use the attributes that it has.
+        let status = match self.open_status(&who, &path, node).await? {
+            Some(status) => status,
+            None => self.settled_status(&who, &path, Some(node)).await?,
+        };
         Ok(self.attributes(node, status).await)
     }
 
@@ -418,6 +441,19 @@ impl Core {
             return Ok(self.status(who, path).await?.0);
         }
         Ok(status)
+    }
+
+    /// The record of a logical file that is open here, without a look at its index: the open file knows its
+    /// length. None if it is no such file, or no more at its path.
+    async fn open_status(&self, who: &Principal, path: &StorePath, node: u64) -> Answer<Option<FileStatus>> {
+        let files = self.open_files(node);
+        let Some(Body::Logical(logical)) = files.last().map(|file| &file.body) else { return Ok(None) };
+        let status = async { self.marked_status(who, path, logical.length().await?).await };
+        let gone = [ErrorKind::NotFound, ErrorKind::NotADirectory].map(|kind| Fault(kind.row().errno));
+        match status.await {
+            Err(fault) if gone.contains(&fault) => Ok(None),
+            status => status.map(Some),
+        }
     }
 
     async fn is_written(&self, node: Option<u64>) -> bool {

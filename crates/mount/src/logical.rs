@@ -194,8 +194,14 @@ impl State {
     }
 
     async fn write(&mut self, at: Option<u64>, data: Bytes, request: u64) -> Result<()> {
-        self.base().await?;
-        let offset = at.unwrap_or(self.length);
+        let offset = match at {
+            Some(at) => at,
+            // Only an append needs to know what is there.
+            None => {
+                self.base().await?;
+                self.length
+            }
+        };
         let Some(end) = offset.checked_add(data.len() as u64) else {
             return fail(ErrorKind::InvalidArgument, "beyond the longest file");
         };

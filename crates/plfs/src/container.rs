@@ -4,10 +4,11 @@ use crate::block::{ContainerId, MAX_EPOCH};
 use crate::layout::{Layout, LogName};
 use crate::random::random;
 use bytes::Bytes;
-use futures::{StreamExt, TryStreamExt};
-use std::sync::Arc;
+use futures::{StreamExt, TryStreamExt, join};
+use std::sync::{Arc, OnceLock};
 use strait_store::{
-    CreateOptions, Error, ErrorKind, FileSystem, FileSystemExt, Principal, Result, StorePath, fail,
+    CreateOptions, Error, ErrorKind, FileReader, FileSystem, FileSystemExt, Principal, Result, StorePath,
+    fail,
 };
 
 /// Begin of a mark, before the container's id in hexadecimal digits.
@@ -34,14 +35,22 @@ pub(crate) struct Limits {
     pub entries: usize,
     /// Tables of a view. A read looks into each, and joining them takes a pass over all.
     pub tables: usize,
-    /// Index logs, or their bytes, above which the last close merges: that costs some round trips.
+    /// Index logs, or their bytes, above which the last close merges. That costs some round trips, but saves
+    /// each reader one or two for each log.
     pub logs: usize,
     pub bytes: u64,
 }
 
-pub(crate) const LIMITS: Limits = Limits { entries: 128 << 10, tables: 8, logs: 8, bytes: 64 << 10 };
+pub(crate) const LIMITS: Limits = Limits { entries: 128 << 10, tables: 8, logs: 3, bytes: 64 << 10 };
 /// So that tests of a few writes reach all of it.
 const TINY_LIMITS: Limits = Limits { entries: 3, tables: 2, logs: 0, bytes: 0 };
+
+impl Limits {
+    /// Whether so many index logs are worth merging.
+    pub fn are_reached(&self, logs: usize, bytes: u64) -> bool {
+        logs > self.logs || bytes > self.bytes
+    }
+}
 
 /// A logical file.
 #[derive(Clone)]
@@ -50,6 +59,8 @@ pub struct Container {
     pub(crate) who: Principal,
     pub(crate) layout: Layout,
     pub(crate) id: ContainerId,
+    /// The identity of the mark's file, once it was read.
+    mark: Arc<OnceLock<Bytes>>,
     pub(crate) logs: CreateOptions,
     pub(crate) limits: Limits,
 }
@@ -78,6 +89,7 @@ impl Container {
             fs,
             who: who.clone(),
             id,
+            mark: Arc::default(),
             limits: LIMITS,
         };
         let made = async {
@@ -121,8 +133,10 @@ impl Container {
     pub async fn open(fs: Arc<dyn FileSystem>, who: &Principal, path: &StorePath) -> Result<Self> {
         let failed = |error: Error| error.at("open", path);
         let layout = Layout::new(path.clone());
-        let mark = match fs.read_all(who, &layout.mark()?, MARK_BYTES).await {
-            Ok(mark) => mark,
+        let (read, attributes) =
+            join!(read_mark(fs.as_ref(), who, &layout), async { fs.stat(who, &layout.mark()?).await });
+        let (reader, mark) = match read {
+            Ok(read) => read,
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
                 fs.stat(who, path).await.map_err(failed)?;
                 return fail(ErrorKind::InvalidArgument, "it is no PLFS container").map_err(failed);
@@ -130,7 +144,7 @@ impl Container {
             Err(error) => return Err(error),
         };
         let id = id_of(&mark).map_err(failed)?;
-        let attributes = fs.stat(who, &layout.mark()?).await?;
+        let attributes = attributes?;
         // Every writer's logs are as the maker wanted them; the mark is a file with these settings.
         let replication = fs.capabilities().replication.then_some(attributes.replication);
         let logs = CreateOptions {
@@ -138,7 +152,8 @@ impl Container {
             replication,
             ..CreateOptions::default()
         };
-        Ok(Self { fs, who: who.clone(), layout, id, logs, limits: LIMITS })
+        let mark = Arc::new(reader.identity().map_or_else(OnceLock::new, OnceLock::from));
+        Ok(Self { fs, who: who.clone(), layout, id, mark, logs, limits: LIMITS })
     }
 
     /// With limits so low that a few writes reach them: for tests.
@@ -214,8 +229,22 @@ impl Container {
             let message = "the file was removed, renamed or replaced while it was open";
             Error::new(ErrorKind::NotFound, message).at("write", self.path())
         };
-        match self.fs.read_all(&self.who, &self.layout.mark()?, MARK_BYTES).await {
-            Ok(mark) if id_of(&mark).is_ok_and(|id| id == self.id) => Ok(()),
+        let opened = self.fs.open(&self.who, &self.layout.mark()?).await;
+        // That file has the bytes that were read before.
+        if let (Ok(reader), Some(known)) = (&opened, self.mark.get())
+            && reader.identity().as_ref() == Some(known)
+        {
+            return Ok(());
+        }
+        let read = match opened {
+            Ok(reader) => bytes_of_mark(reader.as_ref()).await.map(|mark| (reader, mark)),
+            Err(error) => Err(error),
+        };
+        match read {
+            Ok((reader, mark)) if id_of(&mark).is_ok_and(|id| id == self.id) => {
+                reader.identity().map(|identity| self.mark.set(identity));
+                Ok(())
+            }
             Ok(_) => Err(moved()),
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
                 Err(moved())
@@ -223,6 +252,21 @@ impl Container {
             Err(error) => Err(error),
         }
     }
+}
+
+async fn read_mark(
+    fs: &dyn FileSystem,
+    who: &Principal,
+    layout: &Layout,
+) -> Result<(Box<dyn FileReader>, Bytes)> {
+    let reader = fs.open(who, &layout.mark()?).await?;
+    let mark = bytes_of_mark(reader.as_ref()).await?;
+    Ok((reader, mark))
+}
+
+/// A byte more than a mark has, so that a longer file is none.
+async fn bytes_of_mark(reader: &dyn FileReader) -> Result<Bytes> {
+    reader.read_at(0, MARK_BYTES + 1).await
 }
 
 fn id_of(mark: &[u8]) -> Result<ContainerId> {

@@ -7,46 +7,61 @@
 use crate::container::{Container, hidden_name};
 use crate::layout::LogName;
 use crate::random::random;
+use crate::scratch::Scratch;
 use crate::table::Table;
 use crate::view::{Listed, View};
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::{StreamExt, TryStreamExt, stream, try_join};
 use std::sync::Arc;
-use strait_store::{CreateOptions, Error, ErrorKind, FileSystemExt, Result, StorePath};
+use strait_store::{
+    CreateOptions, Error, ErrorKind, FileReader, FileSystemExt, FileWriter, Result, StorePath,
+};
 
 /// Merged indexes that are kept: a reader may have the one before open.
 const KEPT: usize = 2;
 /// Most merged indexes listed: those kept, and leftovers of crashes.
 const MOST_LISTED: usize = 1_000;
+/// A merged index up to this length is read at once, 64 KiB: its directory and pages would each take a read.
+const SMALL: u64 = 64 << 10;
 /// Epoch marks that are removed at once.
 const AT_ONCE: usize = 16;
 
 impl Container {
     /// The index of all that was published.
     pub(crate) async fn view(&self) -> Result<View> {
-        let logs = self.listed_logs().await?;
-        for path in self.merged_names().await? {
+        let (logs, merged) = try_join!(self.listed_logs(), self.merged_names())?;
+        self.view_of(&logs, merged).await
+    }
+
+    async fn view_of(&self, logs: &[Listed], merged: Vec<StorePath>) -> Result<View> {
+        for path in merged {
             let base = match self.open_merged(&path).await {
                 Ok(base) => base,
                 // The logs have all of it.
                 Err(error) if is_of_no_use(&error) => continue,
                 Err(error) => return Err(error),
             };
-            match View::open(self, &logs, Some(base)).await {
+            match View::open(self, logs, Some(base)).await {
                 Ok(Some(view)) => return Ok(view),
                 Ok(None) => {}
                 Err(error) if error.path() == path.as_str() && is_of_no_use(&error) => {}
                 Err(error) => return Err(error),
             }
         }
-        match View::open(self, &logs, None).await? {
+        match View::open(self, logs, None).await? {
             Some(view) => Ok(view),
             None => Err(Error::new(ErrorKind::Internal, "the logs have no index").at("open", self.path())),
         }
     }
 
     async fn open_merged(&self, path: &StorePath) -> Result<Table> {
-        let reader = self.fs.open(&self.who, path).await?;
-        let table = Table::open(Arc::from(reader), path.to_string()).await?;
+        let mut medium: Arc<dyn FileReader> = Arc::from(self.fs.open(&self.who, path).await?);
+        let length = medium.length();
+        if length <= SMALL {
+            let mut copy = Scratch::default();
+            copy.append(medium.read_at(0, length as usize).await?).await?;
+            medium = Arc::new(copy);
+        }
+        let table = Table::open(medium, path.to_string()).await?;
         if table.meta.container != self.id {
             let message = "the merged index belongs to another container";
             return Err(Error::new(ErrorKind::Corrupt, message).at("read", path));
@@ -84,8 +99,14 @@ impl Container {
         if !self.open_marks().await?.is_empty() {
             return Ok(());
         }
-        let view = self.view().await?;
-        if view.unmerged.0 <= self.limits.logs && view.unmerged.1 <= self.limits.bytes {
+        let (logs, merged) = try_join!(self.listed_logs(), self.merged_names())?;
+        let bytes = logs.iter().map(|(_, length)| length).sum();
+        // So few logs aren't worth their reading, either.
+        if merged.is_empty() && !self.limits.are_reached(logs.len(), bytes) {
+            return Ok(());
+        }
+        let view = self.view_of(&logs, merged).await?;
+        if !self.limits.are_reached(view.unmerged.0, view.unmerged.1) {
             return Ok(());
         }
         self.keep(&view).await

@@ -5,6 +5,7 @@ use crate::container::Container;
 use crate::layout::{Layout, LogName};
 use crate::pattern::{MAX_LENGTH, Recorder};
 use bytes::Bytes;
+use futures::join;
 use strait_store::{Error, ErrorKind, FileSystemExt, FileWriter, Result, StorePath, append_all, fail};
 
 /// Changes that wait for the next block at most, some 40 KB.
@@ -143,21 +144,24 @@ impl Writer {
     }
 
     async fn publish(&mut self, close: bool) -> Result<()> {
-        let epoch = self.container.epoch().await? + 1;
-        self.epoch = self.epoch.max(epoch);
         if self.recorder.is_empty() && self.described == self.data_bytes && !close {
+            self.epoch = self.epoch.max(self.container.epoch().await? + 1);
             return Ok(());
         }
         // The bytes first: no index may tell of bytes that a crash takes away.
-        let data = &mut self.logs().await?.data;
-        let synced = if close { data.close().await } else { data.sync().await };
+        self.logs().await?;
+        let Some(Logs { data, .. }) = &mut self.logs else { return no_logs() };
+        let synced = async { if close { data.close().await } else { data.sync().await } };
+        let (epoch, synced) = join!(self.container.epoch(), synced);
         self.kept(synced)?;
+        self.epoch = self.epoch.max(epoch? + 1);
         self.write_block(self.epoch, close).await?;
-        let index = &mut self.logs().await?.index;
-        let synced = if close { index.close().await } else { index.sync().await };
+        let Some(Logs { index, .. }) = &mut self.logs else { return no_logs() };
+        let synced = async { if close { index.close().await } else { index.sync().await } };
+        // Otherwise the epoch's mark would make a directory where the file was.
+        let (is_here, synced) = join!(self.container.check_place(), synced);
         self.kept(synced)?;
-        // Otherwise the mark would make a directory where the file was.
-        self.container.check_place().await?;
+        is_here?;
         self.container.publish(self.epoch).await?;
         self.epoch += 1;
         Ok(())
@@ -195,18 +199,21 @@ impl Writer {
                 let error = Error::new(ErrorKind::Busy, "its logs are being joined to a plain file");
                 return Err(error.at("write", self.container.path()));
             }
-            let data = fs.create(who, &layout.data(self.name)?, logs).await?;
-            let mut index = fs.create(who, &layout.index(self.name)?, logs).await?;
+            let (data, index) = (layout.data(self.name)?, layout.index(self.name)?);
+            // All to their ends: a creation that is given up may leave an open file.
+            let (data, index, epoch) =
+                join!(fs.create(who, &data, logs), fs.create(who, &index, logs), self.container.epoch());
+            let (data, mut index) = (data?, index?);
+            self.epoch = self.epoch.max(epoch? + 1);
             let head = Head { container: *id, rank: self.name.rank, nonce: self.name.nonce, note: note() };
             let mut bytes = Vec::new();
             head.encode(&mut bytes);
             append_all(index.as_mut(), bytes.into()).await?;
-            self.epoch = self.epoch.max(self.container.epoch().await? + 1);
             self.logs = Some(Logs { data, index });
         }
         match &mut self.logs {
             Some(logs) => Ok(logs),
-            None => fail(ErrorKind::Internal, "the writer has no logs"),
+            None => no_logs(),
         }
     }
 
@@ -227,6 +234,10 @@ impl Writer {
         fail(ErrorKind::InvalidArgument, message)
             .map_err(|error: Error| error.at(operation, self.container.path()))
     }
+}
+
+fn no_logs<T>() -> Result<T> {
+    fail(ErrorKind::Internal, "the writer has no logs")
 }
 
 /// Host and process, for people.

@@ -37,8 +37,11 @@ impl Site {
         let directory = tempfile::tempdir()?;
         let mut site = Self { kind, mounts: Vec::new(), _directory: directory, hosts, servers };
         let uri = site.uri();
-        let mut mkdir = site.host(0).command(strait()?);
-        crate::host::seconds(mkdir.args(["mkdir", &uri]).envs(site.servers.environment()))?;
+        // Programs in C and Python act as the user of this process, which a store need not know.
+        for order in [&["mkdir", &*uri][..], &["chmod", "777", &*uri]] {
+            let mut command = site.host(0).command(strait()?);
+            crate::host::seconds(command.args(order).envs(site.servers.environment()))?;
+        }
         for number in 0..hosts {
             let place = site._directory.path().join(format!("mount-{number}"));
             std::fs::create_dir(&place)?;

@@ -112,7 +112,7 @@ impl Core {
             return Ok(opened);
         }
         let (who, path) = (self.who(caller), self.path(node)?);
-        let (status, container) = self.status(&who, &path).await?;
+        let (status, container) = self.status_to_open(&who, &path).await?;
         if status.is_directory() {
             return Err(Fault(EISDIR));
         }
