@@ -27,7 +27,9 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, OwnedFd};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 use strait_telemetry::Seldom;
 use strait_wire::Sniff;
@@ -44,6 +46,9 @@ use tokio_rustls::rustls::pki_types::CertificateDer;
 const LEAVING_PATIENCE: Duration = Duration::from_secs(1);
 /// Most pieces of one writev; answers have three or fewer each.
 const MAX_SLICES: usize = 16;
+/// A larger answer isn't sent before the client's next requests are read: a socket that takes everything at
+/// once would delay them.
+const AT_ONCE_BYTES: usize = 16 << 10;
 /// Bytes of a refused client that the gateway reads and drops, so that the refusal reaches it
 /// before the reset that unread bytes would cause.
 const REFUSED_DRAIN_BYTES: u64 = 1 << 20;
@@ -120,7 +125,7 @@ async fn while_trusted(
     socket: &OwnedFd,
     served: impl Future<Output = io::Result<()>>,
 ) -> io::Result<()> {
-    let mut served = std::pin::pin!(served);
+    let mut served = pin!(served);
     tokio::select! {
         result = &mut served => return result,
         () = tls.distrusted(chain) => tracing::info!("closed: the client's certificate is no longer valid"),
@@ -262,8 +267,9 @@ impl<R: AsyncRead + Departure + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
             // At shutdown the connection finishes begun requests, and begins no others.
             self.output.ends |= closing && !self.input.mid_request();
             self.attribute();
-            if self.start_pending() {
+            if let Some(begun) = self.start_pending() {
                 self.postpone_leaving();
+                self.advance(begun).await?;
             }
             self.output.note(&self.account);
             let in_flight = self.running.len() + self.output.queue.len();
@@ -293,11 +299,7 @@ impl<R: AsyncRead + Departure + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
                     self.output.ends |= closing && self.pending.is_some();
                 }
                 Some(answer) = self.running.next(), if !self.running.is_empty() => {
-                    self.output.push(answer);
-                    if self.running.is_empty() {
-                        self.engaged = None;
-                    }
-                    self.postpone_leaving();
+                    self.answered(answer);
                 }
                 sent = self.output.send(&self.account), if self.output.busy() => sent?,
                 () = moment(self.due), if self.due.is_some() => self.due = None,
@@ -325,7 +327,7 @@ impl<R: AsyncRead + Departure + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
         match received {
             Received::Request(request) => {
                 self.pending = Some(request);
-                let paced = self.context.attributed().is_none();
+                let paced = !self.context.is_attributed();
                 self.due = paced.then(|| self.shared.pace.next(&self.key, std::time::Instant::now()).into());
             }
             Received::Refused(refusal) => {
@@ -360,37 +362,77 @@ impl<R: AsyncRead + Departure + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
         }
     }
 
-    /// Starts the pending request if its turn has come and it has memory. Returns whether it did.
-    fn start_pending(&mut self) -> bool {
-        let Some(request) = &self.pending else { return false };
+    /// Starts the pending request if its turn has come and it has memory.
+    fn start_pending(&mut self) -> Option<Begun> {
+        let request = self.pending.as_ref()?;
         if self.due.is_some_and(|due| due > Instant::now()) {
-            return false;
+            return None;
         }
         self.due = None;
         let beside_others = request.runs_beside_others();
         if (self.alone || !beside_others) && !self.running.is_empty() {
-            return false;
+            return None;
         }
         let memory = match request.answer_bytes() {
-            Some(bytes) => match self.account.now(bytes) {
-                Some(permit) => Some(permit),
-                // The reserve is in use by an answer before this one.
-                None => return false,
-            },
+            // None while the reserve is in use by an answer before this one.
+            Some(bytes) => Some(self.account.now(bytes)?),
             None => None,
         };
-        let Some(request) = self.pending.take() else { return false };
+        let request = self.pending.take()?;
         self.context.note_left(request.needs_its_client() && self.input.source().has_left());
         self.alone = !beside_others;
         let (context, key) = (self.context.clone(), self.key.clone());
         let answer = execute(request, context, key, memory);
         self.engaged.get_or_insert_with(|| self.ready.engage());
-        self.running.push_back(match processor::needs_turns(&self.ready) {
-            true => Box::pin(processor::in_turns(self.ready.clone(), answer)),
-            false => Box::pin(answer),
-        });
-        true
+        Some(match processor::needs_turns(&self.ready) {
+            true => Begun::InTurns(Box::pin(processor::in_turns(self.ready.clone(), answer))),
+            false => Begun::AtOnce(Box::pin(answer)),
+        })
     }
+
+    /// Takes a begun request as far as it goes without waiting: many answers come from memory, and leave
+    /// in one write. Each round of the connection's loop that this saves costs a tenth of a small call.
+    async fn advance(&mut self, begun: Begun) -> io::Result<()> {
+        let mut answer = match begun {
+            Begun::AtOnce(answer) if self.running.is_empty() => answer,
+            Begun::AtOnce(answer) | Begun::InTurns(answer) => {
+                self.running.push_back(answer);
+                return Ok(());
+            }
+        };
+        let Poll::Ready(answer) = futures::poll!(&mut answer) else {
+            self.running.push_back(answer);
+            return Ok(());
+        };
+        // Further requests are read before a large answer is sent.
+        let is_small = answer.encoded.len() <= AT_ONCE_BYTES && !self.input.mid_request();
+        let is_next = !self.output.busy();
+        self.answered(answer);
+        if is_small
+            && is_next
+            && let Poll::Ready(sent) = futures::poll!(pin!(self.output.send(&self.account)))
+        {
+            sent?;
+        }
+        Ok(())
+    }
+
+    /// Takes over the answer to the earliest request.
+    fn answered(&mut self, answer: Outgoing) {
+        self.output.push(answer);
+        if self.running.is_empty() {
+            self.engaged = None;
+        }
+        self.postpone_leaving();
+    }
+}
+
+/// A request that has begun.
+enum Begun {
+    /// Its first step may run now.
+    AtOnce(BoxFuture<'static, Outgoing>),
+    /// Each of its steps waits for its user's turn.
+    InTurns(BoxFuture<'static, Outgoing>),
 }
 
 /// Waits until `at`, or forever if that is None. `select!` evaluates each branch's expression even if
@@ -507,6 +549,10 @@ impl<W: AsyncWrite + Unpin> Output<W> {
         }
         if segments.is_empty() {
             self.queue.pop_front();
+        }
+        if self.queue.is_empty() {
+            self.to.flush().await?;
+            self.unflushed = false;
         }
         Ok(())
     }

@@ -69,16 +69,26 @@ impl Context {
     /// The key that this connection's requests count for: a user, or the origin of a client that
     /// needs no login. None while a login is needed and no user has logged in.
     pub fn attributed(&self) -> Option<Key> {
-        let known = {
+        self.find_identity(|identity| self.key_of(identity))
+    }
+
+    /// Whether [`Context::attributed`] has a key, without making it.
+    pub fn is_attributed(&self) -> bool {
+        self.find_identity(|identity| (!matches!(identity, Identity::Nobody(_))).then_some(())).is_some()
+    }
+
+    /// The first that `find` takes of the identities of this connection: those of its sessions, and a
+    /// stranger's.
+    fn find_identity<T>(&self, find: impl Fn(&Identity) -> Option<T>) -> Option<T> {
+        let of_sessions = {
             let current = self.current();
-            let latest = current.by_token.back();
-            [current.attached.as_ref(), latest, current.legacy.back()].map(Option::<&Arc<Session>>::cloned)
+            [current.attached.as_ref(), current.by_token.back(), current.legacy.back()]
+                .into_iter()
+                .flatten()
+                .filter(|session| !session.has_ended())
+                .find_map(|session| session.with_identity(&find))
         };
-        let sessions = known.into_iter().flatten().filter(|session| !session.has_ended());
-        let identities = sessions.map(|session| session.identity());
-        identities
-            .chain([self.shared.sessions.stranger(&self.peer)])
-            .find_map(|identity| self.key_of(&identity))
+        of_sessions.or_else(|| find(&self.shared.sessions.stranger(&self.peer)))
     }
 
     /// The key whose shares this session's requests take, on this connection or another.
@@ -290,11 +300,13 @@ impl Caller {
             let message = "the session has ended; open it again by its token, or log in again";
             return fail(ErrorKind::Unauthenticated, message);
         }
-        let identity = session.identity();
-        if let Identity::User(login) = &identity {
-            sessions.check_login(login)?;
-            turns::acts_for(&login.user);
-        }
+        session.with_identity(|identity| -> Result<()> {
+            if let Identity::User(login) = identity {
+                sessions.check_login(login)?;
+                turns::acts_for(&login.user);
+            }
+            Ok(())
+        })?;
         let who = session.principal()?;
         session.begin_call();
         Ok(Self { who, session })

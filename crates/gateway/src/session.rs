@@ -159,7 +159,12 @@ impl Session {
 
     /// The session's identity.
     pub fn identity(&self) -> Identity {
-        self.identity.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.with_identity(Identity::clone)
+    }
+
+    /// Looks at its identity, without the cost of a copy. `look` must not wait.
+    pub fn with_identity<T>(&self, look: impl FnOnce(&Identity) -> T) -> T {
+        look(&self.identity.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Whether this user is logged in to it.

@@ -90,35 +90,36 @@ impl Envelope {
         let name = std::str::from_utf8(&name).map_err(|_| DecodeError::NotUtf8)?.to_owned();
         Ok(Self { name, kind, sequence })
     }
+}
 
-    fn write(&self, to: &mut Encoder) {
-        match to.protocol() {
-            Protocol::Binary => {
-                to.raw(&[BINARY_FIRST, 1, 0, self.kind as u8]);
-                to.slice(self.name.as_bytes());
-                to.i32(self.sequence);
-            }
-            Protocol::Unversioned => {
-                to.slice(self.name.as_bytes());
-                to.raw(&[self.kind as u8]);
-                to.i32(self.sequence);
-            }
-            Protocol::Compact => {
-                to.raw(&[COMPACT_FIRST, (self.kind as u8) << 5 | 1]);
-                to.varint(u64::from(self.sequence as u32));
-                to.slice(self.name.as_bytes());
-            }
-            Protocol::Json => {
-                to.raw(b"[");
-                to.i32(JSON_VERSION);
-                to.raw(b",");
-                to.slice(self.name.as_bytes());
-                to.raw(b",");
-                to.i32(self.kind as i32);
-                to.raw(b",");
-                to.i32(self.sequence);
-                to.raw(b",");
-            }
+/// Writes the head of a message.
+fn write_head(to: &mut Encoder, kind: MessageKind, name: &str, sequence: i32) {
+    match to.protocol() {
+        Protocol::Binary => {
+            to.raw(&[BINARY_FIRST, 1, 0, kind as u8]);
+            to.slice(name.as_bytes());
+            to.i32(sequence);
+        }
+        Protocol::Unversioned => {
+            to.slice(name.as_bytes());
+            to.raw(&[kind as u8]);
+            to.i32(sequence);
+        }
+        Protocol::Compact => {
+            to.raw(&[COMPACT_FIRST, (kind as u8) << 5 | 1]);
+            to.varint(u64::from(sequence as u32));
+            to.slice(name.as_bytes());
+        }
+        Protocol::Json => {
+            to.raw(b"[");
+            to.i32(JSON_VERSION);
+            to.raw(b",");
+            to.slice(name.as_bytes());
+            to.raw(b",");
+            to.i32(kind as i32);
+            to.raw(b",");
+            to.i32(sequence);
+            to.raw(b",");
         }
     }
 }
@@ -137,7 +138,7 @@ pub trait Method {
     /// Encodes a call.
     fn call(wire: Wire, sequence: i32, args: &Self::Args) -> Encoded {
         let mut to = Encoder::new(wire);
-        Envelope { name: Self::NAME.to_owned(), kind: MessageKind::Call, sequence }.write(&mut to);
+        write_head(&mut to, MessageKind::Call, Self::NAME, sequence);
         args.write(&mut to);
         to.finish()
     }
@@ -149,7 +150,7 @@ pub trait Method {
         result: &std::result::Result<Self::Success, Self::Exception>,
     ) -> Encoded {
         let mut to = Encoder::new(wire);
-        Envelope { name: Self::NAME.to_owned(), kind: MessageKind::Reply, sequence }.write(&mut to);
+        write_head(&mut to, MessageKind::Reply, Self::NAME, sequence);
         to.struct_begin();
         match result {
             Ok(success) => {
@@ -201,7 +202,7 @@ impl DfsError {
     /// Encodes it as the answer to one of DfsV2's methods.
     pub fn reply(&self, wire: Wire, name: &str, sequence: i32) -> Encoded {
         let mut to = Encoder::new(wire);
-        Envelope { name: name.to_owned(), kind: MessageKind::Reply, sequence }.write(&mut to);
+        write_head(&mut to, MessageKind::Reply, name, sequence);
         to.struct_begin();
         to.field_begin(1, Self::TYPE);
         self.write(&mut to);
@@ -257,7 +258,7 @@ impl ApplicationError {
     /// `sequence` is 0.
     pub fn reply(&self, wire: Wire, name: &str, sequence: i32) -> Encoded {
         let mut to = Encoder::new(wire);
-        Envelope { name: name.to_owned(), kind: MessageKind::Exception, sequence }.write(&mut to);
+        write_head(&mut to, MessageKind::Exception, name, sequence);
         let exception =
             ApplicationException { message: Some(self.message.clone()), code: Some(self.kind as i32) };
         exception.write(&mut to);

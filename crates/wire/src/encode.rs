@@ -7,6 +7,9 @@ use bytes::{BufMut, Bytes, BytesMut};
 /// than one more entry for writev.
 const SEGMENT_BYTES: usize = 4 << 10;
 
+/// Room for the usual answer. In JSON, a file's status has some 350 bytes.
+const FIRST_BYTES: usize = 512;
+
 /// One encoded message: what to write to the socket, in order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Encoded {
@@ -49,7 +52,7 @@ pub struct Encoder {
 impl Encoder {
     /// Begins a message for `wire`.
     pub fn new(wire: Wire) -> Self {
-        let mut head = BytesMut::with_capacity(256);
+        let mut head = BytesMut::with_capacity(FIRST_BYTES);
         if wire.framed {
             head.put_u32(0); // the length, known at the end
         }

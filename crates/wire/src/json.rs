@@ -53,11 +53,20 @@ pub(crate) fn type_name(kind: TType) -> &'static str {
 }
 
 fn type_of(name: &[u8]) -> Result<TType> {
-    use TType::*;
-    [Bool, I8, Double, I16, I32, I64, String, Struct, Map, Set, List]
-        .into_iter()
-        .find(|kind| type_name(*kind).as_bytes() == name)
-        .ok_or(DecodeError::Malformed("an unknown type name"))
+    Ok(match name {
+        b"tf" => TType::Bool,
+        b"i8" => TType::I8,
+        b"dbl" => TType::Double,
+        b"i16" => TType::I16,
+        b"i32" => TType::I32,
+        b"i64" => TType::I64,
+        b"str" => TType::String,
+        b"rec" => TType::Struct,
+        b"map" => TType::Map,
+        b"set" => TType::Set,
+        b"lst" => TType::List,
+        _ => return Err(DecodeError::Malformed("an unknown type name")),
+    })
 }
 
 /// Finds the end of a bracketed value, in constant memory. It resumes at its last position.
@@ -130,14 +139,14 @@ impl Brackets {
     }
 }
 
-fn skip_space(from: &mut Bytes) {
-    let space = from.iter().take_while(|byte| matches!(byte, b' ' | b'\t' | b'\r' | b'\n')).count();
-    from.advance(space);
+/// Bytes of space that `text` begins with.
+fn space(text: &[u8]) -> usize {
+    text.iter().take_while(|byte| matches!(byte, b' ' | b'\t' | b'\r' | b'\n')).count()
 }
 
 /// The next byte that isn't space, without consuming it.
 pub(crate) fn peek(from: &mut Bytes) -> Result<u8> {
-    skip_space(from);
+    from.advance(space(from));
     from.first().copied().ok_or(DecodeError::Truncated)
 }
 
@@ -152,22 +161,34 @@ pub(crate) fn expect(from: &mut Bytes, mark: u8) -> Result<()> {
 
 /// A string's bytes: shared with the message, unless the string has escapes.
 pub(crate) fn string(from: &mut Bytes) -> Result<Bytes> {
+    let (length, escapes) = string_ahead(from)?;
+    let raw = from.split_to(length);
+    from.advance(1);
+    if escapes { unescape(&raw) } else { Ok(raw) }
+}
+
+/// Consumes a string's first quote. Gives the length up to its last one, and whether it has escapes.
+fn string_ahead(from: &mut Bytes) -> Result<(usize, bool)> {
     expect(from, b'"')?;
     let mut escapes = false;
     let mut at = 0;
     loop {
-        match from.get(at).ok_or(DecodeError::Truncated)? {
-            b'"' => break,
-            b'\\' => {
-                escapes = true;
-                at += 2;
-            }
-            _ => at += 1,
+        let rest = from.get(at..).ok_or(DecodeError::Truncated)?;
+        at += rest.iter().position(|byte| matches!(byte, b'"' | b'\\')).ok_or(DecodeError::Truncated)?;
+        if from[at] == b'"' {
+            return Ok((at, escapes));
         }
+        escapes = true;
+        at += 2;
     }
-    let raw = from.split_to(at);
-    from.advance(1);
-    if escapes { unescape(&raw) } else { Ok(raw) }
+}
+
+/// A short string's value. Without escapes it is read in place.
+fn short<T>(from: &mut Bytes, read: impl FnOnce(&[u8]) -> Result<T>) -> Result<T> {
+    let (length, escapes) = string_ahead(from)?;
+    let value = if escapes { read(&unescape(&from[..length])?) } else { read(&from[..length]) };
+    from.advance(length + 1);
+    value
 }
 
 const BROKEN: DecodeError = DecodeError::Malformed("an escape that JSON doesn't have");
@@ -222,24 +243,35 @@ const NOT_WHOLE: DecodeError = DecodeError::Malformed("not a whole number of 64 
 /// A whole number.
 pub(crate) fn integer(from: &mut Bytes) -> Result<i64> {
     peek(from)?;
-    let digits = |byte: &&u8| byte.is_ascii_digit() || **byte == b'-';
-    let length = from.iter().take(MAX_NUMBER_BYTES).take_while(digits).count();
-    let text = from.split_to(length);
-    std::str::from_utf8(&text).ok().and_then(|text| text.parse().ok()).ok_or(NOT_WHOLE)
+    let (value, length) = digits(from)?;
+    from.advance(length);
+    Ok(value)
+}
+
+/// The number that `bytes` begin with, and how many bytes it has.
+fn digits(bytes: &[u8]) -> Result<(i64, usize)> {
+    let digit = |byte: &&u8| byte.is_ascii_digit() || **byte == b'-';
+    let length = bytes.iter().take(MAX_NUMBER_BYTES).take_while(digit).count();
+    let text = std::str::from_utf8(&bytes[..length]).map_err(|_| NOT_WHOLE)?;
+    Ok((text.parse().map_err(|_| NOT_WHOLE)?, length))
 }
 
 /// A field's id. It is an object's key, so it is quoted.
 pub(crate) fn quoted_integer(from: &mut Bytes) -> Result<i64> {
     const NO_ID: DecodeError = DecodeError::Malformed("not a field's id");
-    let mut text = string(from)?;
     // A bad id is malformed, never a message that ends too early: the text in quotes is complete.
-    let value = integer(&mut text).map_err(|_| NO_ID)?;
-    if text.is_empty() { Ok(value) } else { Err(NO_ID) }
+    short(from, |text| {
+        let text = &text[space(text)..];
+        match digits(text) {
+            Ok((value, length)) if length == text.len() => Ok(value),
+            _ => Err(NO_ID),
+        }
+    })
 }
 
 /// A type's name.
 pub(crate) fn kind(from: &mut Bytes) -> Result<TType> {
-    type_of(&string(from)?)
+    short(from, type_of)
 }
 
 /// Skips any value.
@@ -301,7 +333,24 @@ pub(crate) fn put_base64(to: &mut BytesMut, bytes: &[u8]) {
 
 /// Writes a number.
 pub(crate) fn put_integer(to: &mut BytesMut, value: i64) {
-    to.put_slice(value.to_string().as_bytes());
+    /// Digits of an i64, and its sign.
+    const MOST: usize = 20;
+    let mut text = [0; MOST];
+    let mut at = MOST;
+    let mut rest = value.unsigned_abs();
+    loop {
+        at -= 1;
+        text[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    if value < 0 {
+        at -= 1;
+        text[at] = b'-';
+    }
+    to.put_slice(&text[at..]);
 }
 
 #[cfg(test)]
@@ -336,6 +385,25 @@ mod tests {
             assert!(matches!(read, Err(DecodeError::Malformed(_))), "{key}");
         }
         assert_eq!(quoted_integer(&mut Bytes::from_static(b"\"1")), Err(DecodeError::Truncated));
+    }
+
+    #[test]
+    fn numbers_are_written_as_they_are_read() {
+        for value in [0, 7, -1, 10, -305, i64::MAX, i64::MIN, i64::MIN + 1] {
+            let mut text = BytesMut::new();
+            put_integer(&mut text, value);
+            assert_eq!(text, value.to_string());
+            assert_eq!(integer(&mut text.freeze()), Ok(value));
+        }
+    }
+
+    #[test]
+    fn types_have_one_name_each() {
+        use TType::*;
+        for kind in [Bool, I8, Double, I16, I32, I64, String, Struct, Map, Set, List] {
+            assert_eq!(type_of(type_name(kind).as_bytes()), Ok(kind));
+        }
+        assert_eq!(super::kind(&mut Bytes::from_static(br#""\u0073tr":"#)), Ok(String), "with an escape");
     }
 
     #[test]

@@ -16,6 +16,7 @@
 //! nothing here belongs to a connection: each request has a [`Context`] of its own, and never
 //! loopback's default identity.
 
+mod again;
 mod answer;
 mod download;
 mod inflow;
@@ -37,6 +38,7 @@ use crate::session::{Identity, TOO_MANY_SESSIONS};
 use crate::shared::Shared;
 use crate::slow::Cut;
 use crate::turns;
+use again::Again;
 use answer::Answer;
 use futures::FutureExt;
 use hyper::body::{Body, Incoming};
@@ -86,6 +88,7 @@ where
         async move { Ok::<_, Infallible>(front.answer(request).await) }
     });
     let mut connection = pin!(builder.serve_connection(TokioIo::new(io), service));
+    let again = Again::new();
     let mut cut = pin!(cut);
     let mut ticks = interval(period);
     let (mut before, mut was_sending, mut closing) = (0, false, *shutdown.borrow());
@@ -94,7 +97,7 @@ where
     }
     loop {
         tokio::select! {
-            ended = connection.as_mut() => return ended.map_err(io::Error::other),
+            ended = again.run(connection.as_mut()) => return ended.map_err(io::Error::other),
             _ = &mut cut => {
                 let message = "too slow: other requests wait for the memory that this client holds";
                 return Err(io::Error::new(io::ErrorKind::TimedOut, message));
