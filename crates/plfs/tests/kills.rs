@@ -161,7 +161,7 @@ impl Model {
 }
 
 async fn kills(seed: u64) {
-    let (directory, tiny) = (tempfile::tempdir().unwrap(), seed % 2 == 0);
+    let (directory, tiny) = (tempfile::tempdir().unwrap(), seed.is_multiple_of(2));
     let fs: Arc<dyn FileSystem> = Arc::new(FileStore::open(directory.path(), false).unwrap());
     let path = StorePath::parse("/ckpt").unwrap();
     Container::create(fs, &Principal::new("tester"), &path, &Options::default()).await.unwrap();

@@ -263,7 +263,7 @@ impl Model {
                 self.entries.remove(&name);
                 (format!("remove {name}"), done, missing)
             }
-            _ if made && step % 2 == 0 => {
+            _ if made && step.is_multiple_of(2) => {
                 let done = fs::create_dir(self.place.join(&directory));
                 (format!("make {directory} again"), done, Some(AlreadyExists))
             }
