@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# The tests that take too long for every change, an hour and a half on four cores: each crate built alone;
-# FlexRPC's million real calls under faults, a process of a chain struck at each byte of a call, its
-# million simulated schedules, and a million thread orders; Kadoop's million schedules, 200 times
-# that one of its processes is killed, and 200 that one or all of its servers lose power; 100 faults
-# of an HDFS in mid-write; `strait run` on a Slurm cluster; pages in a browser, and a minute of a thousand
-# idle clients of HTTP; `make test-languages`, `make memcheck`, and programs of others with our libhdfs
-# and MPI-IO. CALLS=N, SEEDS=N, ORDERS=N, KILLS=N, POWER_LOSSES=N, HDFS_KILLS=N, MOUNT_ROUNDS=N,
-# WRITER_KILLS=N and FORK_ROUNDS=N change how many.
+# The tests that take too long for every change, two hours and more on four cores: each crate built alone;
+# the C++ client as users build it; FlexRPC's million real calls under faults, a process of a chain struck
+# at each byte of a call, its million simulated schedules, and a million thread orders; Kadoop's million
+# schedules, 200 times that one of its processes is killed, and 200 that one or all of its servers lose
+# power; 100 faults of an HDFS in mid-write; `strait run` on a Slurm cluster; pages in a browser, and a
+# minute of a thousand idle clients of HTTP; `make test-languages`, `make memcheck`, and programs of
+# others with our libhdfs and MPI-IO. CALLS=N, SEEDS=N, ORDERS=N, KILLS=N, POWER_LOSSES=N, HDFS_KILLS=N,
+# MOUNT_ROUNDS=N, WRITER_KILLS=N and FORK_ROUNDS=N change how many.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/setup.sh build power browser go gluster slurm

@@ -199,7 +199,7 @@ async fn kills(seed: u64) {
 
 #[tokio::test]
 async fn no_kill_of_a_writer_loses_a_synced_byte() {
-    let seeds = std::env::var("PLFS_KILLS").map_or(20, |seeds| seeds.parse().unwrap());
+    let seeds = std::env::var("PLFS_KILLS").map_or(8, |seeds| seeds.parse().unwrap());
     for seed in 1..=seeds {
         kills(seed).await;
     }

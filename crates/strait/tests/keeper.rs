@@ -61,7 +61,7 @@ fn programs_notice_no_kill_or_takeover_of_a_mounted_directory() {
     let uri = format!("file://{}", data.path().display());
     let claim = "kills and takeovers of a directory's mount";
     let Some(mounted) = Mounted::of(claim, &uri, &kept(&[])) else { return };
-    programs_notice_nothing(mounted, rounds(10));
+    programs_notice_nothing(mounted, rounds(4));
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn programs_notice_no_kill_or_takeover_of_mounted_kadoop() {
     let environment = [("STRAIT_KADOOP_KEY", key.as_path())];
     let claim = "kills and takeovers of Kadoop's mount";
     let Some(mounted) = Mounted::within(&environment, claim, &rack.uri("/"), &kept(&[])) else { return };
-    programs_notice_nothing(mounted, rounds(10));
+    programs_notice_nothing(mounted, rounds(4));
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn programs_notice_no_kill_or_takeover_of_a_mount_for_every_user() {
     let environment = [("STRAIT_KADOOP_KEY", key.as_path())];
     let (claim, flags) = ("kills and takeovers of a mount for every user", kept(&["--allow-other"]));
     let Some(mounted) = Mounted::within(&environment, claim, &rack.uri("/"), &flags) else { return };
-    programs_notice_nothing(mounted, 4);
+    programs_notice_nothing(mounted, 2);
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn programs_notice_no_kill_or_takeover_of_a_mounted_gateway() {
     let gateway = Gateway::over_files();
     let claim = "kills and takeovers of a gateway's mount";
     let Some(mounted) = Mounted::of(claim, &gateway.uri("/"), &kept(&[])) else { return };
-    programs_notice_nothing(mounted, 4);
+    programs_notice_nothing(mounted, 2);
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn programs_notice_no_kill_or_takeover_of_mounted_hdfs() {
     Run::of(make, b"").ok();
     let claim = "kills and takeovers of HDFS's mount";
     let Some(mounted) = Mounted::of(claim, &uri, &kept(&[])) else { return };
-    programs_notice_nothing(mounted, 4);
+    programs_notice_nothing(mounted, 2);
 }
 
 #[test]
