@@ -5,6 +5,9 @@
 
 #include "null.h"
 
+// In rpcgen's manner, the header doesn't declare it.
+extern "C" void null_program_1(frpc_request*);
+
 namespace {
 
 void check(bool fine) {
@@ -43,7 +46,7 @@ private:
 
 extern "C" bool_t null_call_1_svc(argument*, void*, frpc_request*) { return TRUE; }
 
-extern "C" int null_program_1_freeresult(frpc_request*, xdrproc_t, void*) { return TRUE; }
+extern "C" int null_program_1_freeresult(frpc_request*, xdrproc_t, caddr_t) { return TRUE; }
 
 int main(int argc, char** argv) {
     return driver::run(argc, argv, serve, [](const std::vector<driver::Address>& callees) {
