@@ -147,6 +147,14 @@ struct File {
 }
 
 impl File {
+    fn key(&self) -> FileKey {
+        let container = match &self.body {
+            Body::Plain(_) => None,
+            Body::Logical(logical) => Some(logical.id()),
+        };
+        (self.node, self.who.user.clone(), container)
+    }
+
     fn note(&self) -> &Note {
         match &self.body {
             Body::Plain(plain) => plain.note(),
@@ -160,8 +168,9 @@ impl File {
     }
 }
 
-/// An open file's node and user.
-type FileKey = (u64, Arc<str>);
+/// An open file's node and user, and a logical one's container: another host may have put another one in
+/// the place of an open one.
+type FileKey = (u64, Arc<str>, Option<[u8; 16]>);
 
 /// Locks of a file whose path changes.
 enum Held {
@@ -370,9 +379,13 @@ impl Core {
         })
     }
 
+    /// The node's open files, the one that was opened last at the end.
     fn open_files(&self, node: u64) -> Vec<Arc<File>> {
         let files = lock(&self.files);
-        files.iter().filter(|((of, _), _)| *of == node).map(|(_, (file, _))| file.clone()).collect()
+        let of_node = files.values().map(|(file, _)| file).filter(|file| file.node == node);
+        let mut of_node: Vec<Arc<File>> = of_node.cloned().collect();
+        of_node.sort_unstable_by_key(|file| file.note().number());
+        of_node
     }
 
     /// Attributes of a node, with the bytes written here.
@@ -563,7 +576,7 @@ impl Core {
         lock(&self.nodes).forget_version(node);
         let open = match handle {
             Some(handle) => Some(self.file(handle)?.0),
-            None => self.open_files(node).into_iter().find(|file| file.who.user == who.user),
+            None => self.open_files(node).into_iter().rfind(|file| file.who.user == who.user),
         };
         let file = match open {
             Some(file) => file,

@@ -33,6 +33,8 @@ const MOST_TRIES: u32 = 3;
 /// A logical file that is open here, by any number of handles.
 pub struct Logical {
     note: Note,
+    /// The container's identity, whatever its path.
+    id: [u8; 16],
     state: Arc<tokio::sync::Mutex<State>>,
 }
 
@@ -80,7 +82,13 @@ impl Logical {
     }
 
     fn of(state: State) -> Self {
-        Self { note: state.access.note.clone(), state: Arc::new(tokio::sync::Mutex::new(state)) }
+        let (note, id) = (state.access.note.clone(), state.container.id());
+        Self { note, id, state: Arc::new(tokio::sync::Mutex::new(state)) }
+    }
+
+    /// The container's identity.
+    pub fn id(&self) -> [u8; 16] {
+        self.id
     }
 
     /// The file's note.

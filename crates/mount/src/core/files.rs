@@ -57,10 +57,9 @@ impl Core {
 
     /// Adds a handle of a file that is open already, or of `file`.
     pub(super) async fn opened(&self, file: File, flags: i32, request: u64) -> Answer<(u64, Arc<File>)> {
-        let key = (file.node, file.who.user.clone());
         let file = {
             let mut files = lock(&self.files);
-            let (file, handles) = files.entry(key).or_insert_with(|| {
+            let (file, handles) = files.entry(file.key()).or_insert_with(|| {
                 file.record();
                 (Arc::new(file), 0)
             });
@@ -80,13 +79,12 @@ impl Core {
     }
 
     fn has_one_handle(&self, file: &File) -> bool {
-        let key = (file.node, file.who.user.clone());
-        lock(&self.files).get(&key).is_some_and(|(_, handles)| *handles == 1)
+        lock(&self.files).get(&file.key()).is_some_and(|(_, handles)| *handles == 1)
     }
 
     /// One handle less; whether it was the last.
     pub(super) fn closed(&self, file: &File) -> bool {
-        let key = (file.node, file.who.user.clone());
+        let key = file.key();
         let mut files = lock(&self.files);
         let last = match files.get_mut(&key) {
             Some((_, handles)) => {

@@ -182,8 +182,7 @@ impl Core {
             let (number, node, handle) = match handle {
                 handover::Handle::File { number, file, writes, appends } => {
                     let file = files.get(file).ok_or("a handle has no file")?.clone();
-                    let key = (file.node, file.who.user.clone());
-                    lock(&core.files).entry(key).or_insert_with(|| (file.clone(), 0)).1 += 1;
+                    lock(&core.files).entry(file.key()).or_insert_with(|| (file.clone(), 0)).1 += 1;
                     (number, file.node, Handle::File { file, writes, appends })
                 }
                 handover::Handle::Directory { number, node, who, path } => {

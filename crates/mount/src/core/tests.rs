@@ -228,3 +228,25 @@ async fn the_mounts_end_removes_files_that_were_removed_and_closed() {
     scene.core.settle_all().await;
     assert!(scene.names().await.is_empty());
 }
+
+#[tokio::test]
+async fn a_container_that_another_host_put_in_the_place_of_an_open_one_is_another_file() {
+    let scene = Scene::new();
+    let old = scene.create("f.ckpt").await;
+    scene.core.write(0, old, 0, Bytes::from_static(b"old")).await.unwrap();
+    let (store, path) = (Arc::new(scene.store.clone()), Scene::path("f.ckpt"));
+    Container::open(store.clone(), &scene.who, &path).await.unwrap().remove().await.unwrap();
+    Container::create(store.clone(), &scene.who, &path, &strait_plfs::Options::default()).await.unwrap();
+
+    // The kernel still holds the old file's last handle: it releases it after the program's close.
+    let new = scene.open("f.ckpt", O_WRONLY).await;
+    scene.core.write(0, new, 0, Bytes::from_static(b"newer")).await.unwrap();
+    scene.core.fsync(new).await.unwrap();
+    scene.core.fsync(old).await.unwrap_err();
+    let node = scene.core.lookup(CALLER, ROOT, OsStr::new("f.ckpt")).await.unwrap().node;
+    assert_eq!(scene.core.getattr(CALLER, node).await.unwrap().status.length, 5);
+    scene.core.release(old).await;
+    scene.core.release(new).await;
+    let container = Container::open(store, &scene.who, &path).await.unwrap();
+    assert_eq!(container.reader().await.unwrap().read_at(0, 10).await.unwrap(), "newer");
+}
