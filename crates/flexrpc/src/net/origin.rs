@@ -15,7 +15,7 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// The origin of a connection from this address, whose local user is known or not.
+    /// The origin of a connection: its local user if the kernel named one, else its address.
     pub fn of(user: Option<u32>, address: IpAddr) -> Self {
         user.map_or_else(|| Self::of_address(address), Self::LocalUser)
     }

@@ -38,7 +38,7 @@ pub(crate) struct Connection {
     pub(crate) line: Mutex<Line>,
     /// The user at the other end, if the server asks for it.
     user: Option<u32>,
-    /// Whose share of the connections it takes.
+    /// It takes its place from this origin's share of the connections.
     pub(crate) source: origin::Origin,
 }
 

@@ -28,7 +28,7 @@ const KEPT: Micros = 120_000_000;
 /// How long a call waits for the end of its first execution. Its client then connects once more.
 const WAIT: Duration = Duration::from_secs(10);
 
-/// What a repeated call shares with the first one.
+/// The marks by which the server recognises a repeated call: it shares them with the first one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
     /// The client: no other gets the answer.
@@ -86,7 +86,7 @@ struct Ended {
     at: Micros,
 }
 
-/// What is known of a call.
+/// The server's knowledge of a call.
 pub(crate) enum Known<'r> {
     /// Nothing: execute it, and tell the answer to the claim.
     New(Claim<'r>),

@@ -179,7 +179,10 @@ fn writes_whole(stop: &Arc<AtomicBool>, mounted: &Mounted) -> Program {
     Program::begin("writes whole", stop, move |step| {
         let bytes = content(1 + (step as usize * 37_777) % 3_000_000);
         fs::write(&path, &bytes).unwrap_or_else(|error| panic!("whole {step}: {error}"));
-        assert!(fs::read(&path).unwrap() == bytes, "step {step}");
+        let read = fs::read(&path).unwrap();
+        let same = read.iter().zip(&bytes).take_while(|(read, written)| read == written).count();
+        let lengths = (read.len(), bytes.len());
+        assert!(read == bytes, "step {step}: {same} bytes are right; read and written lengths {lengths:?}");
     })
 }
 

@@ -180,8 +180,8 @@ impl Core {
         Response::Send(reply)
     }
 
-    /// What a repetition of this call over another connection would share with it. `None` if the call
-    /// may be executed again, or if its client is unknown.
+    /// The marks by which a repetition of this call over another connection is recognised. `None` if the
+    /// call may be executed again, or if its client is unknown.
     fn repeat_key(&self, call: &Call, message: &Message, origin: Origin) -> Option<RepeatKey> {
         let is_loopback = origin.peer.ip().to_canonical().is_loopback();
         let unknown = is_loopback && origin.user.is_none();
