@@ -93,7 +93,7 @@ fn programs_notice_no_kill_or_takeover_of_a_mounted_gateway() {
 }
 
 #[test]
-#[ignore = "one run of four read other bytes than the program had just written; the cause isn't known"]
+#[ignore = "one run of seven read other bytes than the program had just written; the cause isn't known"]
 fn programs_notice_no_kill_or_takeover_of_mounted_hdfs() {
     if std::env::var_os("STRAIT_TEST_HDFS").is_none() {
         return strait_testkit::skip("kills and takeovers of HDFS's mount", "STRAIT_TEST_HDFS");
