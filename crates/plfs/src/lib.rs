@@ -16,9 +16,9 @@
 //! has a contiguous part (`plan.rs` says where the bytes are meanwhile).
 //!
 //! **Order.** Overlapping writes are ordered by (epoch, rank, nonce, place in the log). A writer
-//! learns at each sync which epochs others have published, and publishes its own behind them. So
-//! bytes that were synced before another writer's sync began are older than what that sync
-//! publishes. No clock takes part.
+//! learns at each sync which epochs others have published, and publishes the next one before it writes
+//! the block. So bytes that were synced before another writer's sync began are older than what that sync
+//! publishes, and so are those of a writer that ended in the middle of a sync. No clock takes part.
 //!
 //! This room must never: name a store; keep more than a window of data, or a large index, in memory.
 

@@ -139,7 +139,8 @@ impl Container {
     /// Keeps the view as the merged index, in place of any earlier one.
     pub(crate) async fn keep(&self, view: &View) -> Result<()> {
         let through = view.meta.through;
-        // A crashed writer's last epoch may not be published. Later ones must lie behind it.
+        // Earlier versions published an epoch after its block, so a crash could come between. Later blocks must
+        // lie behind it.
         if through > self.epoch().await? {
             self.publish(through).await?;
         }

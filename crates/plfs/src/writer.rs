@@ -8,7 +8,7 @@ use bytes::Bytes;
 use futures::join;
 use strait_store::{Error, ErrorKind, FileSystemExt, FileWriter, Result, StorePath, append_all, fail};
 
-/// Changes that wait for the next block at most, some 40 KB.
+/// Changes that wait for the next sync at most, some 40 KB. More are synced at once.
 const MOST_CHANGES: usize = 4096;
 
 /// A writer of a logical file, at any offsets.
@@ -24,8 +24,6 @@ pub struct Writer {
     data_bytes: u64,
     described: u64,
     data_crc: u32,
-    /// The epoch of blocks that are written between two syncs.
-    epoch: u64,
     /// Where its own bytes end, and the file as it last knew it.
     own_end: u64,
     known_end: Option<u64>,
@@ -49,7 +47,6 @@ impl Writer {
             data_bytes: 0,
             described: 0,
             data_crc: 0,
-            epoch: 0,
             own_end: 0,
             known_end: None,
             failed: None,
@@ -78,7 +75,7 @@ impl Writer {
         self.data_bytes += length;
         self.recorder.write(offset, length);
         self.own_end = self.own_end.max(offset + length);
-        if self.recorder.len() >= MOST_CHANGES { self.write_block(self.epoch, false).await } else { Ok(()) }
+        if self.recorder.len() >= MOST_CHANGES { self.publish(false).await } else { Ok(()) }
     }
 
     /// Sets the file's length, and publishes that.
@@ -115,8 +112,7 @@ impl Writer {
     }
 
     /// Makes what was written durable, and visible to readers that are opened afterwards. It is
-    /// newer than all that other writers had synced before. Without changes, the next ones are
-    /// newer than that.
+    /// newer than all that other writers had synced before.
     pub async fn sync(&mut self) -> Result<()> {
         self.check_usable()?;
         self.known_end = None;
@@ -145,26 +141,23 @@ impl Writer {
 
     async fn publish(&mut self, close: bool) -> Result<()> {
         if self.recorder.is_empty() && self.described == self.data_bytes && !close {
-            self.epoch = self.epoch.max(self.container.epoch().await? + 1);
             return Ok(());
         }
         // The bytes first: no index may tell of bytes that a crash takes away.
         self.logs().await?;
         let Some(Logs { data, .. }) = &mut self.logs else { return no_logs() };
         let synced = async { if close { data.close().await } else { data.sync().await } };
-        let (epoch, synced) = join!(self.container.epoch(), synced);
-        self.kept(synced)?;
-        self.epoch = self.epoch.max(epoch? + 1);
-        self.write_block(self.epoch, close).await?;
-        let Some(Logs { index, .. }) = &mut self.logs else { return no_logs() };
-        let synced = async { if close { index.close().await } else { index.sync().await } };
-        // Otherwise the epoch's mark would make a directory where the file was.
-        let (is_here, synced) = join!(self.container.check_place(), synced);
+        // Without its place, the epoch's mark would make a directory where the file was.
+        let (last, is_here, synced) = join!(self.container.epoch(), self.container.check_place(), synced);
         self.kept(synced)?;
         is_here?;
-        self.container.publish(self.epoch).await?;
-        self.epoch += 1;
-        Ok(())
+        // The mark before the block: if this process ends in between, a later writer's epoch is higher.
+        let epoch = last? + 1;
+        self.container.publish(epoch).await?;
+        self.write_block(epoch, close).await?;
+        let Some(Logs { index, .. }) = &mut self.logs else { return no_logs() };
+        let synced = if close { index.close().await } else { index.sync().await };
+        self.kept(synced.map(drop))
     }
 
     async fn write_block(&mut self, epoch: u64, closed: bool) -> Result<()> {
@@ -200,11 +193,9 @@ impl Writer {
                 return Err(error.at("write", self.container.path()));
             }
             let (data, index) = (layout.data(self.name)?, layout.index(self.name)?);
-            // All to their ends: a creation that is given up may leave an open file.
-            let (data, index, epoch) =
-                join!(fs.create(who, &data, logs), fs.create(who, &index, logs), self.container.epoch());
+            // Both to their ends: a creation that is given up may leave an open file.
+            let (data, index) = join!(fs.create(who, &data, logs), fs.create(who, &index, logs));
             let (data, mut index) = (data?, index?);
-            self.epoch = self.epoch.max(epoch? + 1);
             let head = Head { container: *id, rank: self.name.rank, nonce: self.name.nonce, note: note() };
             let mut bytes = Vec::new();
             head.encode(&mut bytes);

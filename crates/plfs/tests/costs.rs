@@ -6,8 +6,8 @@ use futures::stream::BoxStream;
 use std::sync::{Arc, Mutex};
 use strait_plfs::{Container, Options};
 use strait_store::{
-    Capabilities, CreateOptions, FileReader, FileStatus, FileSystem, FileWriter, MemoryStore, Principal,
-    Result, StorePath,
+    Capabilities, CreateOptions, ErrorKind, FileReader, FileStatus, FileSystem, FileWriter, MemoryStore,
+    Principal, Result, StorePath, fail,
 };
 
 const RANKS: usize = 8;
@@ -18,6 +18,8 @@ const OBJECT: usize = 48 << 10;
 struct Noted {
     store: MemoryStore,
     calls: Arc<Mutex<Vec<Call>>>,
+    /// No file can be made whose path contains this.
+    refused: Arc<Mutex<Option<&'static str>>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,7 +31,7 @@ struct Call {
 
 impl Noted {
     fn new() -> Self {
-        Self { store: MemoryStore::new("tester"), calls: Arc::default() }
+        Self { store: MemoryStore::new("tester"), calls: Arc::default(), refused: Arc::default() }
     }
 
     fn note(&self, operation: &'static str, path: &str, bytes: usize) {
@@ -95,6 +97,10 @@ impl FileSystem for Noted {
         options: &CreateOptions,
     ) -> Result<Box<dyn FileWriter>> {
         self.note("create", path.as_str(), 0);
+        let refused = *self.refused.lock().unwrap();
+        if refused.is_some_and(|part| path.as_str().contains(part)) {
+            return fail(ErrorKind::Unavailable, "the store is away");
+        }
         self.store.create(who, path, options).await
     }
 
@@ -166,6 +172,25 @@ async fn a_writer_reads_the_mark_once_and_no_log() {
     }
     // Only the last one merges.
     assert_eq!(count(&calls[RANKS - 1], "open", ".index"), RANKS);
+}
+
+#[tokio::test]
+async fn a_sync_that_could_not_publish_its_epoch_is_older_than_all_later_ones() {
+    let scene = Scene::new();
+    let store = Arc::new(scene.noted.clone());
+    let container =
+        Container::create(store, &scene.who, &scene.path, &Options::default()).await.unwrap();
+    // Of two writers of one epoch, the one with the higher rank counts.
+    let mut gone = container.writer(7);
+    gone.write_at(0, Bytes::from_static(b"old")).await.unwrap();
+    *scene.noted.refused.lock().unwrap() = Some("/epochs/");
+    gone.sync().await.unwrap_err();
+    *scene.noted.refused.lock().unwrap() = None;
+    let mut next = container.writer(3);
+    next.write_at(0, Bytes::from_static(b"new")).await.unwrap();
+    next.sync().await.unwrap();
+    let reader = scene.open().await.reader().await.unwrap();
+    assert_eq!(reader.read_at(0, 3).await.unwrap(), &b"new"[..]);
 }
 
 #[tokio::test]

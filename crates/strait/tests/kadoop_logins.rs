@@ -71,8 +71,9 @@ impl Rack {
         };
         let root = rack.uri("/");
         eventually("the datanode has joined", || {
+            // Until then, it says on standard error that none has.
             let nodes = operator(&["datanodes", &root]);
-            nodes.code == 0 && nodes.text().contains(&datanode)
+            String::from_utf8_lossy(&nodes.stdout).contains(&datanode)
         });
         operator(&["chmod", "777", &root]).ok();
         rack
