@@ -178,8 +178,7 @@ async fn a_writer_reads_the_mark_once_and_no_log() {
 async fn a_sync_that_could_not_publish_its_epoch_is_older_than_all_later_ones() {
     let scene = Scene::new();
     let store = Arc::new(scene.noted.clone());
-    let container =
-        Container::create(store, &scene.who, &scene.path, &Options::default()).await.unwrap();
+    let container = Container::create(store, &scene.who, &scene.path, &Options::default()).await.unwrap();
     // Of two writers of one epoch, the one with the higher rank counts.
     let mut gone = container.writer(7);
     gone.write_at(0, Bytes::from_static(b"old")).await.unwrap();
