@@ -15,7 +15,7 @@ use crate::listing::Listing;
 use crate::logical::{Logical, State};
 use crate::nodes::Nodes;
 use crate::patience::Patience;
-use crate::plain::{Access, Level, Place, Plain, Writing};
+use crate::plain::{Access, Level, Place, Plain, Unclosed, Writing};
 use crate::recall::Past;
 use crate::times::{milliseconds, time};
 use glob::Pattern;
@@ -24,7 +24,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 use strait_plfs::Container;
 use strait_store::budget::Pool;
 use strait_store::names::{Names, group_name, user_name};
@@ -388,19 +388,11 @@ impl Core {
         of_node
     }
 
-    /// Attributes of a node, with the bytes written here.
+    /// Attributes of a node.
     async fn attributes(&self, node: u64, mut status: FileStatus) -> Attributes {
         for file in self.open_files(node) {
-            match &file.body {
-                Body::Plain(plain) => {
-                    if let Some((end, written_ms)) = plain.written().await {
-                        status.length = end;
-                        status.modified_ms = written_ms.max(status.modified_ms);
-                    }
-                }
-                Body::Logical(logical) => {
-                    status.length = logical.length().await.unwrap_or(status.length);
-                }
+            if let Body::Logical(logical) = &file.body {
+                status.length = logical.length().await.unwrap_or(status.length);
             }
         }
         let changed = lock(&self.nodes).changed(node);
@@ -440,20 +432,28 @@ impl Core {
         Ok(self.attributes(node, status).await)
     }
 
-    /// The store's record of a path. If a writer closes meanwhile, as for a child that inherited the
-    /// file, the record may lack bytes that no open file has any more: then it is read again.
+    /// The store's record of a path, with the bytes that were written here. While a file is being written,
+    /// the record may be old; so if a writer closes meanwhile, as for a child that inherited the file, the
+    /// record is read again.
     async fn settled_status(
         &self,
         who: &Principal,
         path: &StorePath,
         node: Option<u64>,
     ) -> Answer<FileStatus> {
-        let written = self.is_written(node).await;
-        let (status, _) = self.status(who, path).await?;
-        if written && !self.is_written(node).await {
-            return Ok(self.status(who, path).await?.0);
+        let mut before = self.unclosed(node).await;
+        loop {
+            let (mut status, _) = self.status(who, path).await?;
+            let now = self.unclosed(node).await;
+            if before.iter().all(|earlier| now.iter().any(|file| file.is_still(earlier))) {
+                for file in now {
+                    status.length = file.length;
+                    status.modified_ms = file.written_ms.max(status.modified_ms);
+                }
+                return Ok(status);
+            }
+            before = now;
         }
-        Ok(status)
     }
 
     /// The record of a logical file that is open here, without a look at its index: the open file knows its
@@ -469,16 +469,34 @@ impl Core {
         }
     }
 
-    async fn is_written(&self, node: Option<u64>) -> bool {
-        let files = node.map_or_else(Vec::new, |node| self.open_files(node));
-        for file in files {
-            if let Body::Plain(plain) = &file.body
-                && plain.written().await.is_some()
-            {
-                return true;
+    /// The record of an entry, which was listed a while ago.
+    async fn listed_status(
+        &self,
+        who: &Principal,
+        entry: FileStatus,
+        directory: u64,
+        listed: Instant,
+    ) -> Answer<FileStatus> {
+        let path = StorePath::parse(&entry.path)?;
+        let node = lock(&self.nodes).find(directory, path.name());
+        // In this order, since a file that is closed was written before.
+        let may_be_old =
+            |node| !self.open_files(node).is_empty() || lock(&self.nodes).is_written_since(node, listed);
+        if node.is_some_and(may_be_old) {
+            return self.settled_status(who, &path, node).await;
+        }
+        Ok(self.seen(who, &path, entry).await?.0)
+    }
+
+    /// The node's files that are being written.
+    async fn unclosed(&self, node: Option<u64>) -> Vec<Unclosed> {
+        let mut unclosed = Vec::new();
+        for file in node.map_or_else(Vec::new, |node| self.open_files(node)) {
+            if let Body::Plain(plain) = &file.body {
+                unclosed.extend(plain.unclosed().await);
             }
         }
-        false
+        unclosed
     }
 
     fn check_writable(&self) -> Answer<()> {
@@ -626,7 +644,11 @@ impl Core {
 
     async fn settle_file(&self, file: &File, level: Level) -> Answer<()> {
         match &file.body {
-            Body::Plain(plain) => plain.settle(self.place(file.node), level).await?,
+            Body::Plain(plain) => {
+                let settled = plain.settle(self.place(file.node), level).await;
+                lock(&self.nodes).write(file.node);
+                settled?;
+            }
             Body::Logical(logical) => {
                 let mut state = logical.lock().await;
                 if level == Level::Closed { state.close().await? } else { state.sync().await? }
@@ -734,14 +756,15 @@ impl Core {
         while let Some((next, entry)) = listing.next().await? {
             let Ok(path) = StorePath::parse(&entry.path) else { continue };
             let bytes = decoded(path.name()).into_owned();
-            let (status, lifetime) = match self.seen(&who, &path, entry.clone()).await {
-                Ok((status, _)) => (status, self.lifetime()),
-                // An entry may go while it is listed.
-                Err(Fault(errno)) if errno == ErrorKind::NotFound.row().errno => continue,
-                // Without the entry, a backup would leave the file out and succeed. A program that looks
-                // at it gets the error.
-                Err(_) => (FileStatus { file_type: FileType::File, length: 0, ..entry }, Duration::ZERO),
-            };
+            let (status, lifetime) =
+                match self.listed_status(&who, entry.clone(), node, listing.began()).await {
+                    Ok(status) => (status, self.lifetime()),
+                    // An entry may go while it is listed.
+                    Err(Fault(errno)) if errno == ErrorKind::NotFound.row().errno => continue,
+                    // Without the entry, a backup would leave the file out and succeed. A program that looks
+                    // at it gets the error.
+                    Err(_) => (FileStatus { file_type: FileType::File, length: 0, ..entry }, Duration::ZERO),
+                };
             let known = lock(&self.nodes).looked_up(node, path.name());
             let attributes = self.attributes(known, status).await;
             if add(next, OsStr::from_bytes(&bytes), &attributes, lifetime) {

@@ -5,6 +5,7 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Instant;
 use strait_store::{FileStatus, FileSystem, Principal, Result, StorePath};
 
 /// Entries that are kept for a step back: the kernel asks again for those of its last request that the
@@ -17,6 +18,8 @@ pub struct Listing {
     who: Principal,
     path: StorePath,
     stream: Option<BoxStream<'static, Result<FileStatus>>>,
+    /// When the store began to list.
+    began: Instant,
     /// The last entries, the first of which has the number `first`.
     kept: VecDeque<FileStatus>,
     first: u64,
@@ -29,7 +32,13 @@ pub struct Listing {
 impl Listing {
     /// A listing of `path` that hasn't begun.
     pub fn new(store: Arc<dyn FileSystem>, who: Principal, path: StorePath) -> Self {
-        Self { store, who, path, stream: None, kept: VecDeque::new(), first: 0, next: 0, ended: false }
+        let (stream, began, kept) = (None, Instant::now(), VecDeque::new());
+        Self { store, who, path, stream, began, kept, first: 0, next: 0, ended: false }
+    }
+
+    /// No entry is older than this.
+    pub fn began(&self) -> Instant {
+        self.began
     }
 
     /// For whom it is, and its path.
@@ -59,7 +68,10 @@ impl Listing {
         if self.ended {
             return Ok(None);
         }
-        let stream = self.stream.get_or_insert_with(|| self.store.list(&self.who, &self.path));
+        let stream = self.stream.get_or_insert_with(|| {
+            self.began = Instant::now();
+            self.store.list(&self.who, &self.path)
+        });
         let Some(entry) = stream.next().await else {
             self.ended = true;
             return Ok(None);

@@ -7,7 +7,7 @@ use crate::ledger::{Counter, Ledger};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 use strait_store::{Result, StorePath};
 
 /// The number of the mount's own directory (FUSE_ROOT_ID).
@@ -35,6 +35,9 @@ struct Node {
     /// Last change of attributes or name by this mount.
     changed: Option<SystemTime>,
     version: Option<Version>,
+    /// When its file's length was last changed or settled by this process.
+    #[serde(skip)]
+    written: Option<Instant>,
 }
 
 /// All nodes, for another process of the mount.
@@ -65,7 +68,7 @@ impl Known {
 impl Node {
     /// The mount's own directory, as the kernel knows it at first.
     fn own() -> Self {
-        Self { parent: ROOT, name: None, lookups: 1, uses: 0, changed: None, version: None }
+        Self { parent: ROOT, name: None, lookups: 1, uses: 0, changed: None, version: None, written: None }
     }
 }
 
@@ -177,7 +180,7 @@ impl Nodes {
         self.last += 1;
         self.ledger.gives(Counter::Node, self.last);
         let name = Some(Box::from(name));
-        let node = Node { parent, name, lookups: 1, uses: 0, changed: None, version: None };
+        let node = Node { parent, name, lookups: 1, uses: 0, changed: None, version: None, written: None };
         self.nodes.insert(self.last, node);
         self.by_name.insert(key, self.last);
         self.record(self.last);
@@ -285,8 +288,21 @@ impl Nodes {
         false
     }
 
+    /// The store's record of the file changes: lists from before are old.
+    pub fn write(&mut self, number: u64) {
+        if let Some(node) = self.nodes.get_mut(&number) {
+            node.written = Some(Instant::now());
+        }
+    }
+
+    /// Whether the file was written since then.
+    pub fn is_written_since(&self, number: u64, then: Instant) -> bool {
+        self.nodes.get(&number).and_then(|node| node.written).is_some_and(|written| written >= then)
+    }
+
     /// The bytes of the file change.
     pub fn forget_version(&mut self, number: u64) {
+        self.write(number);
         if let Some(node) = self.nodes.get_mut(&number)
             && node.version.take().is_some()
         {

@@ -71,6 +71,26 @@ pub enum Level {
     Closed,
 }
 
+/// A file with bytes that its record in the store may lack.
+#[derive(Debug, Clone, Copy)]
+pub struct Unclosed {
+    /// The open file's number.
+    file: u64,
+    /// How often its writers were closed.
+    closes: u64,
+    /// The length with all bytes written here.
+    pub length: u64,
+    /// When the last ones were, in milliseconds since 1970.
+    pub written_ms: i64,
+}
+
+impl Unclosed {
+    /// Whether no writer of the file was closed between the two looks.
+    pub fn is_still(&self, earlier: &Self) -> bool {
+        (self.file, self.closes) == (earlier.file, earlier.closes)
+    }
+}
+
 /// A plain file that is open here, by any number of handles.
 pub struct Plain {
     access: Access,
@@ -93,6 +113,8 @@ pub struct Writing {
     memory: Option<Reserved>,
     /// Something was written since the writer was closed.
     dirty: bool,
+    /// How often that was.
+    closes: u64,
     /// A killed process's writer may have the file open.
     orphaned: bool,
     /// Begin of the range that the note has.
@@ -117,6 +139,7 @@ impl Plain {
             copied: 0,
             memory: None,
             dirty: false,
+            closes: 0,
             orphaned: false,
             noted: None,
             last: 0,
@@ -189,12 +212,12 @@ impl Plain {
         self.writing.clone().lock_owned().await
     }
 
-    /// The length with all bytes written here, and when the last ones were, in milliseconds since 1970;
-    /// None if nothing was.
-    pub async fn written(&self) -> Option<(u64, i64)> {
+    /// What was written since the store's writer was closed; None if nothing was.
+    pub async fn unclosed(&self) -> Option<Unclosed> {
         let writing = self.writing.lock().await;
-        let end = writing.end.filter(|_| writing.dirty)?;
-        Some((end, writing.written_ms))
+        let length = writing.end.filter(|_| writing.dirty)?;
+        let Writing { written_ms, closes, .. } = *writing;
+        Some(Unclosed { file: self.note().number(), closes, length, written_ms })
     }
 
     /// Up to `length` bytes from `offset`.
@@ -605,6 +628,7 @@ impl Writing {
             self.writer = None;
             self.memory = None;
             self.dirty = false;
+            self.closes += 1;
             self.tail = BytesMut::new();
             self.noted = None;
             self.access.note.clean();

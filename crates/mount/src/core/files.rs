@@ -126,7 +126,7 @@ impl Core {
         let (handle, file) = self.opened(file, flags, caller.request).await?;
         let cached = match &file.body {
             Body::Plain(plain) if !writes => {
-                let dirty = plain.written().await.is_some();
+                let dirty = plain.unclosed().await.is_some();
                 if !dirty && let Err(error) = plain.reopen(self.place(node)).await {
                     self.release(handle).await;
                     return Err(error.into());
@@ -308,7 +308,7 @@ impl Core {
             return Ok(());
         }
         match &file.body {
-            Body::Plain(plain) => plain.settle(self.place(file.node), Level::Closed).await?,
+            Body::Plain(_) => self.settle_file(&file, Level::Closed).await?,
             Body::Logical(logical) => logical.lock().await.sync().await?,
         }
         Ok(())

@@ -153,6 +153,67 @@ async fn a_file_that_another_host_just_made_is_emptied_if_the_program_asks() {
 }
 
 #[tokio::test]
+async fn a_length_is_right_while_a_writer_closes() {
+    // The close comes after so many of the request's looks at the file.
+    for looks in 1..=4 {
+        let scene = Scene::new();
+        let handle = scene.create("f").await;
+        scene.write(handle, 0, "text").await.unwrap();
+        let node = scene.core.lookup(CALLER, ROOT, OsStr::new("f")).await.unwrap().node;
+        let (file, _) = scene.core.file(handle).unwrap();
+        let Body::Plain(plain) = &file.body else { unreachable!("a plain file") };
+        let mut held = plain.lock().await;
+        let mut request = Box::pin(scene.core.getattr(CALLER, node));
+        let mut early = None;
+        for _ in 0..looks {
+            early = early.or_else(|| request.as_mut().now_or_never());
+            if early.is_some() {
+                break;
+            }
+            let mut next = Box::pin(plain.lock());
+            assert!(next.as_mut().now_or_never().is_none());
+            drop(held);
+            early = request.as_mut().now_or_never();
+            held = next.await;
+        }
+        held.settle(&Scene::path("f"), Level::Closed).await.unwrap();
+        drop(held);
+        let answer = match early {
+            Some(answer) => answer,
+            None => request.await,
+        };
+        assert_eq!(answer.unwrap().status.length, 4, "after {looks} looks");
+    }
+}
+
+#[tokio::test]
+async fn a_listing_that_takes_long_shows_lengths_as_they_are() {
+    let scene = Scene::new();
+    for name in ["a", "b"] {
+        scene.put(name, "before").await;
+    }
+    let node = scene.core.lookup(CALLER, ROOT, OsStr::new("b")).await.unwrap().node;
+    let directory = scene.core.opendir(CALLER, ROOT).await.unwrap();
+    // The kernel has room for one entry.
+    let mut listed = 0;
+    let one = |_: u64, _: &OsStr, _: &Attributes, _: Duration| {
+        listed += 1;
+        listed > 1
+    };
+    scene.core.readdir(CALLER, directory, 0, one).await.unwrap();
+    let handle = scene.core.open(CALLER, node, O_WRONLY).await.unwrap().handle;
+    scene.write(handle, 6, " and after").await.unwrap();
+    scene.core.release(handle).await;
+    let mut lengths = Vec::new();
+    let rest = |_: u64, _: &OsStr, attributes: &Attributes, _: Duration| {
+        lengths.push(attributes.status.length);
+        false
+    };
+    scene.core.readdir(CALLER, directory, 1, rest).await.unwrap();
+    assert_eq!(lengths, [16]);
+}
+
+#[tokio::test]
 async fn a_listing_shows_files_that_are_damaged() {
     let scene = Scene::new();
     scene.create("whole.ckpt").await;

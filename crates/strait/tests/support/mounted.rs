@@ -104,6 +104,9 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{}", self.process.log_tail());
+        }
         if is_mounted(&self.place) {
             let _ = Command::new("umount").arg("-l").arg(&self.place).status();
         }
