@@ -204,6 +204,8 @@ pub struct Core {
     nodes: Mutex<Nodes>,
     /// Nodes of open files whose names were removed here, and the users that removed them.
     hidden: Mutex<HashMap<u64, Principal>>,
+    /// Such nodes whose files nobody had open any more when the process before ended. Each is in use.
+    left: Vec<u64>,
     /// Open files by node and user, with the number of their handles.
     files: Mutex<HashMap<FileKey, (Arc<File>, usize)>>,
     handles: Mutex<HashMap<u64, Handle>>,
@@ -238,6 +240,7 @@ impl Core {
             settings,
             names,
             hidden: Mutex::default(),
+            left: Vec::new(),
             files: Mutex::default(),
             handles: Mutex::default(),
             last_handle: AtomicU64::new(0),

@@ -172,6 +172,8 @@ impl Mount {
             link.listens(listener.as_fd());
         }
         let listener = Mutex::new(Some(listener));
+        let tidying = core.clone();
+        tokio::spawn(async move { tidying.tidy().await });
         Ok(Self { core, gate, directory, terms, device, listener, link, session })
     }
 

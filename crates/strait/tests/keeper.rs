@@ -110,7 +110,6 @@ fn programs_notice_no_kill_or_takeover_of_mounted_hdfs() {
 }
 
 #[test]
-#[ignore = "on a busy machine, one run of some fifteen left something; the cause isn't known"]
 fn a_removed_plfs_file_leaves_nothing_if_the_process_is_killed_while_it_removes_the_container() {
     let data = tempfile::tempdir().unwrap();
     let uri = format!("file://{}", data.path().display());

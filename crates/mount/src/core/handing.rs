@@ -126,13 +126,12 @@ impl Core {
         lock(&self.nodes).record_all();
     }
 
-    /// Ends what a killed process had begun, and no request will: removed files that nobody has open, and
+    /// Ends what the process before had begun, and no request will: removed files that nobody has open, and
     /// files that it was writing, so that others may write them once they are closed here.
     pub async fn tidy(&self) {
-        let mut gone: Vec<u64> = lock(&self.hidden).keys().copied().collect();
-        gone.retain(|node| self.open_files(*node).is_empty());
-        for node in gone {
-            self.remove_hidden(node).await;
+        for node in &self.left {
+            self.remove_hidden(*node).await;
+            lock(&self.nodes).use_less(*node);
         }
         lock(&self.nodes).collect_all();
         let files: Vec<Arc<File>> = lock(&self.files).values().map(|(file, _)| file.clone()).collect();
@@ -197,7 +196,10 @@ impl Core {
             }
             last = last.max(number);
         }
-        Ok(Self { last_handle: AtomicU64::new(last), ..core })
+        let mut left: Vec<u64> = lock(&core.hidden).keys().copied().collect();
+        left.retain(|node| core.open_files(*node).is_empty());
+        left.iter().for_each(|node| lock(&core.nodes).use_more(*node));
+        Ok(Self { last_handle: AtomicU64::new(last), left, ..core })
     }
 
     /// A file that the other process had open. If it can't be opened here, all use of it fails, as after
