@@ -62,11 +62,9 @@ step foreign_stores
 step cargo test --locked -p strait --test rest -- --nocapture --include-ignored pages_of_other_sites
 step cargo test --locked -p strait --test run_slurm -- --nocapture --include-ignored
 CROWD_S=60 step cargo test --locked -p strait --test crowds -- --nocapture
-MOUNT_ROUNDS=${MOUNT_ROUNDS:-100} step cargo test --locked -p strait --test keeper -- --nocapture no_kill
-# These fail now and then (docs/mount.md, killed processes).
 cargo build --locked -p strait-testkit --bin with-hdfs
-step "${CARGO_TARGET_DIR:-target}/debug/with-hdfs" \
-    cargo test --locked -p strait --test keeper -- --nocapture --ignored
+MOUNT_ROUNDS=${MOUNT_ROUNDS:-100} step "${CARGO_TARGET_DIR:-target}/debug/with-hdfs" \
+    cargo test --locked -p strait --test keeper -- --nocapture no_kill
 PLFS_KILLS=${WRITER_KILLS:-1000} step cargo test --locked -p strait-plfs --test kills
 FLEXRPC_CALLS=${CALLS:-1000000} step flexrpc --test at_most_once
 FLEXRPC_BYTES_APART=1 \

@@ -68,6 +68,15 @@ pub(super) fn is_being_recovered(error: &Error) -> bool {
     is_of(error, "RecoveryInProgressException")
 }
 
+/// The lease holder that has the file open, if that is why it can't be opened
+/// (`FSNamesystem.recoverLeaseInternal`).
+pub(super) fn lease_owner(error: &Error) -> Option<&str> {
+    let (_, message) = exception_of(error).filter(|_| is_of(error, "AlreadyBeingCreatedException"))?;
+    // The path comes before it, and may have any words.
+    let (_, owner) = message.rsplit_once("this file lease is currently owned by ")?;
+    owner.split(' ').next()
+}
+
 /// Whether too few datanodes have reported the file's last block yet.
 pub(super) fn is_not_reported(error: &Error) -> bool {
     is_of(error, "NotReplicatedYetException")
@@ -338,9 +347,12 @@ mod tests {
             [by_adapter, from_library(by_library, Effect::Mutation)]
         };
         let busy = message("this file lease is currently owned by b on 127.0.0.1");
-        assert!(!thrown("AlreadyBeingCreatedException", busy).iter().any(is_being_recovered));
+        let busy = thrown("AlreadyBeingCreatedException", busy);
+        assert!(!busy.iter().any(is_being_recovered));
+        assert!(busy.iter().all(|error| lease_owner(error) == Some("b")));
         let soon = message("lease recovery is in progress. Try again later.");
-        assert!(thrown("RecoveryInProgressException", soon).iter().all(is_being_recovered));
+        let soon = thrown("RecoveryInProgressException", soon);
+        assert!(soon.iter().all(|error| is_being_recovered(error) && lease_owner(error).is_none()));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Opening files, and operations on their bytes: truncate, concat, locations.
 
 use super::blocks::Blocks;
-use super::errors::{Effect, is_being_recovered};
+use super::errors::{Effect, is_being_recovered, lease_owner};
 use super::library::LibraryFile;
 use super::library_writer::LibraryWriter;
 use super::namespace::checked_permission;
@@ -13,7 +13,7 @@ use super::source::{DatanodesFile, Source};
 use super::wire::{FAR_OFFSET, LocatedBlock, LocatedBlocks};
 use super::write::{
     Context, DatanodesWriter, HdfsFileStatus, LeaseHolder, NewFile, OpenFile, Opened, Settings,
-    recover_unknown,
+    recover_lease, recover_unknown,
 };
 use hdfs_native::WriteOptions;
 use std::ops::Range;
@@ -171,6 +171,9 @@ impl Shared {
             match OpenFile::append(&holder, path).await {
                 Ok(opened) => break opened,
                 Err(error) if is_being_recovered(&error) && backoff.pause().await => {}
+                Err(error) if is_left_by_session(&holder, &error) => {
+                    take_over(&holder, path, error, &mut backoff).await?;
+                }
                 // The namenode's answer for an erasure-coded file.
                 Err(error) if error.kind() == ErrorKind::Unsupported => {
                     tracing::debug!(path, %error, "appended to by the library");
@@ -213,7 +216,7 @@ impl Shared {
     fn own_holder(&self, who: &Principal) -> Result<Arc<LeaseHolder>> {
         match who.user.is_empty() {
             true => fail(ErrorKind::Unauthenticated, "no user name"),
-            false => Ok(self.holders.get(&self.namenode, &who.user)),
+            false => Ok(self.holders.get(&self.namenode, who)),
         }
     }
 
@@ -235,7 +238,18 @@ impl Shared {
             self.namenode.locate(&who.user, path, FAR_OFFSET, 1).await?;
             return fail(ErrorKind::InvalidArgument, "the new length exceeds the file's");
         }
-        if self.namenode.truncate(&who.user, path, length).await? {
+        let holder = self.own_holder(who)?;
+        let mut backoff = Backoff::within(APPEND_PATIENCE);
+        let is_done = loop {
+            match self.namenode.truncate(&who.user, path, length).await {
+                Err(error) if is_being_recovered(&error) && backoff.pause().await => {}
+                Err(error) if is_left_by_session(&holder, &error) => {
+                    take_over(&holder, path, error, &mut backoff).await?;
+                }
+                outcome => break outcome?,
+            }
+        };
+        if is_done {
             return Ok(());
         }
         // The datanodes are still cutting the last block.
@@ -332,6 +346,23 @@ fn check_block_size(block_size: u64, bytes_per_crc: u32) -> Result<()> {
 /// Whether the adapter can't write such a file.
 fn is_for_library(status: &HdfsFileStatus) -> bool {
     status.erasure_coding.is_some() || status.encryption.is_some()
+}
+
+/// Whether another process of the holder's session has the file open: it is gone, or has handed the session
+/// over. Otherwise the namenode would wait for it, and for each further file that it left.
+fn is_left_by_session(holder: &LeaseHolder, error: &Error) -> bool {
+    lease_owner(error).is_some_and(|owner| holder.is_of_same_session(owner))
+}
+
+/// Has the namenode close a file that the session left open, which is why it was refused with this `error`.
+async fn take_over(holder: &LeaseHolder, path: &str, error: Error, backoff: &mut Backoff) -> Result<()> {
+    tracing::debug!(%error, "taking it over from another process of the session");
+    while !recover_lease(holder, path).await? {
+        if !backoff.pause().await {
+            return Err(error);
+        }
+    }
+    Ok(())
 }
 
 /// The library reports "already exists" for a directory, and for a file that has a writer.

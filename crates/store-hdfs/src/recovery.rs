@@ -17,7 +17,8 @@ use tokio::time::{Instant, timeout};
 
 /// An abandoned file is writable again within this time. It covers the namenode's soft limit for a writer
 /// whose whole process died (`HdfsConstants.LEASE_SOFTLIMIT_PERIOD`, 60 s), and the time in which datanodes
-/// agree on the length.
+/// agree on the length. If that process left more files, the namenode renews its lease when it recovers one
+/// (`FSNamesystem.internalReleaseLease`), and each of the others takes as long again.
 pub(super) const RECOVERY_LIMIT: Duration = Duration::from_secs(90);
 
 /// A recovery waits for a namenode that is away for at most this time, longer than any outage that a

@@ -5,7 +5,9 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use strait_store::{CreateOptions, ErrorKind, FileSystem, FileSystemExt, FileWriter, Principal, StorePath};
+use strait_store::{
+    CreateOptions, ErrorKind, FileSystem, FileSystemExt, FileWriter, Principal, SessionSecret, StorePath,
+};
 use strait_store_hdfs::HdfsStore;
 use strait_testkit::wait::{eventually_task, pause_task};
 use strait_testkit::{MiniHdfs, Options, current_user};
@@ -92,6 +94,37 @@ async fn append_when_free(store: &HdfsStore, me: &Principal, path: &StorePath) -
         }
         pause_task("until the next attempt", Duration::from_millis(20)).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_gets_its_file_back_at_another_process_and_nobody_else_does() {
+    let hdfs = MiniHdfs::start().unwrap();
+    let path = StorePath::parse(&hdfs.scratch("session")).unwrap();
+    let of_session =
+        |secret| Principal { session: Some(SessionSecret([secret; 32])), ..Principal::new(&current_user()) };
+    // As in a process that is killed, its writer closes nothing, and still renews its lease for a while.
+    let gone = HdfsStore::connect(hdfs.uri()).await.unwrap();
+    let mut before = gone.create(&of_session(1), &path, &CreateOptions::default()).await.unwrap();
+    before.append(Bytes::from_static(b"before, ")).await.unwrap();
+    before.flush().await.unwrap();
+    let busy = gone.append(&of_session(1), &path).await.err().expect("this process has it open");
+    assert_eq!(busy.kind(), ErrorKind::Busy, "{busy}");
+
+    let next = HdfsStore::connect(hdfs.uri()).await.unwrap();
+    for who in [of_session(2), Principal::new(&current_user())] {
+        let busy = next.append(&who, &path).await.err().expect("another session has it open");
+        assert_eq!(busy.kind(), ErrorKind::Busy, "{busy}");
+    }
+    let mut after = next.append(&of_session(1), &path).await.unwrap();
+    assert_eq!(after.position(), 8);
+    after.append(Bytes::from_static(b"after")).await.unwrap();
+    after.close().await.unwrap();
+    let late = async {
+        before.append(Bytes::from_static(b"late")).await?;
+        before.close().await
+    };
+    late.await.expect_err("it isn't its file any more");
+    assert_eq!(next.read_all(&of_session(1), &path, 100).await.unwrap(), b"before, after");
 }
 
 #[tokio::test(flavor = "multi_thread")]

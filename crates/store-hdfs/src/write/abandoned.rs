@@ -73,13 +73,18 @@ async fn order_recovery(holder: &LeaseHolder, path: &str, id: u64, opening: u64)
         if holder.has_opened_again(id, opening) {
             return Ok(true);
         }
-        let request = RecoverLeaseRequest { path: path.to_owned(), client_name: holder.name().to_owned() };
-        Ok(holder.call::<_, DoneResponse>("recoverLease", &request).await?.done)
+        recover_lease(holder, path).await
     };
     match timeout(ORDER_TIMEOUT, order).await {
         Ok(outcome) => outcome,
         Err(_) => fail(ErrorKind::TimedOut, "the namenode doesn't take the order to recover a file"),
     }
+}
+
+/// Has the namenode close a file, whoever has it open. False while it is doing so.
+pub async fn recover_lease(holder: &LeaseHolder, path: &str) -> Result<bool> {
+    let request = RecoverLeaseRequest { path: path.to_owned(), client_name: holder.name().to_owned() };
+    Ok(holder.call::<_, DoneResponse>("recoverLease", &request).await?.done)
 }
 
 /// The permission of a file whose owner may not write it.

@@ -1,15 +1,19 @@
-//! The lease holders of a store, one for each user.
+//! The lease holders of a store, one for each user and each session.
 
 use super::super::namenode::Namenode;
 use super::holder::LeaseHolder;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use strait_store::{Principal, SessionSecret};
 
 /// Holders kept: each may have a connection, which ends when it is idle. With more users at a time,
 /// a new connection costs some hundred microseconds.
 const MAX_HOLDERS: usize = 256;
 
-/// The holders, by user.
+/// Sessions kept, beside twice those that have files.
+const IDLE_SESSIONS: usize = 256;
+
+/// The holders, by user and session.
 #[derive(Debug, Default)]
 pub struct Holders(Mutex<Cache>);
 
@@ -18,12 +22,43 @@ struct Cache {
     holders: HashMap<String, (Arc<LeaseHolder>, u64)>,
     /// Counts uses; the holder with the smallest count has been unused longest.
     clock: u64,
+    sessions: HashMap<(String, SessionSecret), Arc<LeaseHolder>>,
+    /// The number of sessions with files at the last look for those without.
+    with_files: usize,
 }
 
 impl Holders {
-    pub fn get(&self, namenode: &Arc<Namenode>, user: &str) -> Arc<LeaseHolder> {
+    pub fn get(&self, namenode: &Arc<Namenode>, who: &Principal) -> Arc<LeaseHolder> {
         let mut cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Cache { holders, clock } = &mut *cache;
+        match who.session {
+            None => cache.of_user(namenode, &who.user),
+            Some(secret) => cache.of_session(namenode, &who.user, secret),
+        }
+    }
+}
+
+impl Cache {
+    fn of_session(
+        &mut self,
+        namenode: &Arc<Namenode>,
+        user: &str,
+        secret: SessionSecret,
+    ) -> Arc<LeaseHolder> {
+        let key = (user.to_owned(), secret);
+        if let Some(holder) = self.sessions.get(&key) {
+            return Arc::clone(holder);
+        }
+        let holder = Arc::new(self.of_user(namenode, user).of_session(&secret));
+        if self.sessions.len() >= IDLE_SESSIONS + 2 * self.with_files {
+            self.sessions.retain(|_, holder| Arc::strong_count(holder) > 1);
+            self.with_files = self.sessions.len();
+        }
+        self.sessions.insert(key, Arc::clone(&holder));
+        holder
+    }
+
+    fn of_user(&mut self, namenode: &Arc<Namenode>, user: &str) -> Arc<LeaseHolder> {
+        let Self { holders, clock, .. } = self;
         *clock += 1;
         if let Some((holder, used)) = holders.get_mut(user) {
             *used = *clock;
@@ -36,5 +71,31 @@ impl Holders {
         let holder = Arc::new(LeaseHolder::new(Arc::clone(namenode), user));
         holders.insert(user.to_owned(), (Arc::clone(&holder), *clock));
         holder
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sessions_without_files_go_and_those_with_files_stay() {
+        let (holders, namenode) =
+            (Holders::default(), Arc::new(Namenode::new(vec!["127.0.0.1:1".to_owned()])));
+        let holder = |number: u32| {
+            let mut secret = [0; 32];
+            secret[..4].copy_from_slice(&number.to_le_bytes());
+            holders.get(
+                &namenode,
+                &Principal { session: Some(SessionSecret(secret)), ..Principal::new("alice") },
+            )
+        };
+        let with_file = holder(0);
+        for number in 1..10_000 {
+            holder(number);
+            let known = holders.0.lock().unwrap().sessions.len();
+            assert!(known <= IDLE_SESSIONS + 2, "{known} sessions");
+        }
+        assert!(Arc::ptr_eq(&with_file, &holder(0)));
     }
 }

@@ -19,7 +19,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use strait_store::budget::Pool;
-use strait_store::{ErrorKind, FileWriter};
+use strait_store::{ErrorKind, FileWriter, Principal};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -107,7 +107,7 @@ async fn writer_whose_lengths(
         settings: Arc::new(Settings::new(config, &defaults).unwrap()),
         recoveries: Arc::default(),
     };
-    let file = OpenFile::new(&Holders::default().get(&namenode, "alice"), "/f", 1);
+    let file = OpenFile::new(&Holders::default().get(&namenode, &Principal::new("alice")), "/f", 1);
     let status =
         HdfsFileStatus { replication: Some(3), block_size: Some(1 << 20), ..HdfsFileStatus::default() };
     let opened = Opened { file, status, partial: None, full: None };

@@ -1,19 +1,17 @@
-//! A user as a holder of leases: the calls of its writers to the namenode, over one connection, and
-//! the renewal of its leases.
+//! A user, or one of its sessions, as a holder of leases, which renews them.
+//!
+//! The names of a session's holders begin alike in all processes. So a session gets a file back that a killed
+//! process of it left open, without a wait for the namenode's limit.
 
-use super::super::channel::{CallId, Channel};
-use super::super::errors::Effect;
 use super::super::namenode::Namenode;
-use super::super::retry::PATIENCE;
-use super::super::rpc::{CLIENT_PROTOCOL, RpcError};
 use super::super::wire::Empty;
+use super::link::Link;
 use super::wire::*;
 use prost::Message;
-use std::io;
-use std::sync::atomic::{AtomicI32, Ordering};
+use sha2::{Digest, Sha256};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, Instant};
-use strait_store::Result;
+use std::time::Duration;
+use strait_store::{Result, SessionSecret};
 use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tokio::time::sleep;
 
@@ -24,16 +22,17 @@ const RENEWAL: Duration = Duration::from_secs(30);
 /// 60 s.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
-/// One user.
+/// Bytes of a digest in the names of a session's holders.
+const DIGEST: usize = 16;
+
+/// One user, or one of its sessions.
 #[derive(Debug)]
 pub struct LeaseHolder {
-    namenode: Arc<Namenode>,
-    user: String,
-    /// The leases' holder, for the namenode.
+    link: Arc<Link>,
+    /// For the namenode.
     name: String,
-    client_id: [u8; 16],
-    next_call: AtomicI32,
-    connection: tokio::sync::Mutex<Connection>,
+    /// The begin of the names of all holders of the session.
+    of_session: Option<String>,
     /// An opening of a file locks it for reading; an order to recover a file locks it for writing.
     openings: RwLock<()>,
     open_files: Mutex<OpenFiles>,
@@ -48,28 +47,33 @@ struct OpenFiles {
     is_renewing: bool,
 }
 
-/// The connection that all calls of a holder share.
-#[derive(Debug, Default)]
-struct Connection {
-    /// The index of a namenode, and the channel to it.
-    channel: Option<(usize, Arc<Channel>)>,
-    /// The last failure to connect: index, time and reason.
-    failure: Option<(usize, Instant, io::Error)>,
-}
-
 impl LeaseHolder {
-    /// A holder without files.
+    /// A user without files.
     pub fn new(namenode: Arc<Namenode>, user: &str) -> Self {
+        Self::named(Arc::new(Link::new(namenode, user)), None)
+    }
+
+    /// A session of this user, without files. Its calls take the same connection.
+    pub fn of_session(&self, secret: &SessionSecret) -> Self {
+        let digest = Sha256::new().chain_update(secret.0).chain_update(self.link.user()).finalize();
+        let digest: String = digest[..DIGEST].iter().map(|byte| format!("{byte:02x}")).collect();
+        Self::named(Arc::clone(&self.link), Some(format!("strait-{digest}-")))
+    }
+
+    fn named(link: Arc<Link>, of_session: Option<String>) -> Self {
+        let (begin, unique) = (of_session.as_deref().unwrap_or("strait-"), uuid::Uuid::new_v4());
         Self {
-            namenode,
-            user: user.to_owned(),
-            name: format!("strait-{}", uuid::Uuid::new_v4()),
-            client_id: *uuid::Uuid::new_v4().as_bytes(),
-            next_call: AtomicI32::new(0),
-            connection: tokio::sync::Mutex::default(),
+            link,
+            name: format!("{begin}{unique}"),
+            of_session,
             openings: RwLock::default(),
             open_files: Mutex::default(),
         }
+    }
+
+    /// Whether the holder with this name is of the same session, in this process or another one.
+    pub fn is_of_same_session(&self, name: &str) -> bool {
+        self.of_session.as_deref().is_some_and(|begin| name.starts_with(begin))
     }
 
     /// Its name for namenode and datanodes.
@@ -131,45 +135,7 @@ impl LeaseHolder {
         method: &'static str,
         request: &Q,
     ) -> Result<A> {
-        let call = self.next_call.fetch_add(1, Ordering::Relaxed) & i32::MAX;
-        let attempt = |index, retry| async move {
-            let id = CallId { client: self.client_id, call, retry };
-            self.channel(index).await?.call(id, CLIENT_PROTOCOL, method, request).await
-        };
-        self.namenode.ask(Effect::Remembered, PATIENCE, attempt).await
-    }
-
-    /// The connection to the namenode with this index, which all calls share.
-    async fn channel(&self, index: usize) -> std::result::Result<Arc<Channel>, RpcError> {
-        let asked = Instant::now();
-        let mut connection = self.connection.lock().await;
-        if let Some((to, channel)) = &connection.channel
-            && *to == index
-            && !channel.has_ended()
-        {
-            return Ok(Arc::clone(channel));
-        }
-        // Without this, each call would try after all those before it, for seconds each.
-        if let Some((to, at, error)) = &connection.failure
-            && *to == index
-            && *at >= asked
-        {
-            return Err(RpcError::NotSent(io::Error::new(error.kind(), error.to_string())));
-        }
-        let address = self.namenode.address(index);
-        match Channel::open(address, &self.user, CLIENT_PROTOCOL, &self.client_id).await {
-            Ok(channel) => {
-                let channel = Arc::new(channel);
-                connection.channel = Some((index, Arc::clone(&channel)));
-                Ok(channel)
-            }
-            Err(RpcError::NotSent(error)) => {
-                let again = io::Error::new(error.kind(), error.to_string());
-                connection.failure = Some((index, Instant::now(), again));
-                Err(RpcError::NotSent(error))
-            }
-            Err(error) => Err(error),
-        }
+        self.link.call(method, request).await
     }
 }
 
@@ -190,7 +156,7 @@ async fn renew(holder: Weak<LeaseHolder>) {
         pause = match holder.call::<_, Empty>("renewLease", &request).await {
             Ok(Empty {}) => RENEWAL,
             Err(error) => {
-                tracing::warn!(user = holder.user, %error, "leases aren't renewed");
+                tracing::warn!(user = holder.link.user(), %error, "leases aren't renewed");
                 RETRY_PAUSE
             }
         };
@@ -199,48 +165,11 @@ async fn renew(holder: Weak<LeaseHolder>) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::rpc::CONNECT_TIMEOUT;
     use super::super::fake;
     use super::*;
-    use futures::future::join_all;
-    use std::sync::atomic::AtomicBool;
-    use strait_store::ErrorKind;
+    use std::sync::atomic::{AtomicBool, Ordering};
     use tokio::sync::mpsc::unbounded_channel;
     use tokio::time::timeout;
-
-    #[tokio::test]
-    async fn calls_wait_together_for_a_namenode_whose_host_is_down() {
-        let down = fake::host_that_is_down().await;
-        let active = fake::namenode(|_, _| fake::Answer::Message(Vec::new())).await;
-        let namenode = Arc::new(Namenode::new(vec![down.address.to_string(), active]));
-        let holder = LeaseHolder::new(namenode, "alice");
-        let request = RenewLeaseRequest { client_name: holder.name.clone() };
-        let begin = Instant::now();
-        for outcome in join_all((0..16).map(|_| holder.call("renewLease", &request))).await {
-            let Empty {} = outcome.unwrap();
-        }
-        assert!(begin.elapsed() < 3 * CONNECT_TIMEOUT, "{:?}", begin.elapsed());
-    }
-
-    #[tokio::test]
-    async fn a_user_whom_the_namenode_refuses_learns_it_at_once() {
-        let class = "org.apache.hadoop.security.authorize.AuthorizationException";
-        let namenode = fake::refusing_namenode(class, "User alice is not authorized").await;
-        let namenode = Arc::new(Namenode::new(vec![namenode]));
-        let holder = LeaseHolder::new(Arc::clone(&namenode), "alice");
-        let begin = Instant::now();
-        // Each time the answer may overtake the call, or not.
-        for _ in 0..20 {
-            let request = GetFileInfoRequest { path: "/f".to_owned() };
-            let own = holder.call::<_, GetFileInfoResponse>("getFileInfo", &request).await.unwrap_err();
-            let other = namenode.statistics("alice").await.unwrap_err();
-            for error in [own, other] {
-                assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{error}");
-                assert_eq!(error.message(), "User alice is not authorized");
-            }
-        }
-        assert!(begin.elapsed() < PATIENCE, "{:?}", begin.elapsed());
-    }
 
     #[tokio::test]
     async fn a_failed_renewal_is_repeated_soon() {
@@ -264,6 +193,19 @@ mod tests {
         for _ in 0..2 {
             let call = timeout(RENEWAL / 2, calls.recv()).await.expect("no renewal");
             assert_eq!(call.unwrap(), "renewLease");
+        }
+    }
+
+    #[tokio::test]
+    async fn only_holders_of_one_session_and_user_know_each_other() {
+        let namenode = Arc::new(Namenode::new(vec!["127.0.0.1:1".to_owned()]));
+        let of = |user, secret| {
+            LeaseHolder::new(Arc::clone(&namenode), user).of_session(&SessionSecret([secret; 32]))
+        };
+        let (one, again) = (of("alice", 7), of("alice", 7));
+        assert!(one.name() != again.name() && one.is_of_same_session(again.name()));
+        for other in [of("alice", 8), of("bob", 7), LeaseHolder::new(Arc::clone(&namenode), "alice")] {
+            assert!(!one.is_of_same_session(other.name()) && !other.is_of_same_session(one.name()));
         }
     }
 }

@@ -3,7 +3,8 @@
 //! ```text
 //!   writer ── cutter, queue ── line ── streamer ── pipeline ── datanode ── datanode …
 //!     └────────────── open_file ──────────┘
-//!                         └── holder: one connection per user to the namenode; by_user has them
+//!                         └── holder: leases of a user or a session; by_user has them
+//!                               └── link: one connection per user to the namenode
 //!   abandoned: frees the file of a writer that is gone
 //! ```
 //!
@@ -28,6 +29,7 @@ pub(super) mod fake;
 mod faults;
 mod holder;
 mod line;
+mod link;
 mod open_file;
 mod pipeline;
 mod policy;
@@ -37,7 +39,7 @@ mod streamer;
 mod wire;
 mod writer;
 
-pub(super) use abandoned::recover_unknown;
+pub(super) use abandoned::{recover_lease, recover_unknown};
 pub(super) use by_user::Holders;
 pub(super) use holder::LeaseHolder;
 pub(super) use open_file::{NewFile, OpenFile, Opened};

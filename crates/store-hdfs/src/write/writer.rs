@@ -281,6 +281,7 @@ mod tests {
     use super::*;
     use prost::Message;
     use std::sync::atomic::{AtomicBool, Ordering};
+    use strait_store::Principal;
     use strait_store::budget::Pool;
     use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
@@ -323,7 +324,8 @@ mod tests {
             settings: Arc::new(Settings::new(&HadoopConfig::default(), &defaults).unwrap()),
             recoveries: Arc::default(),
         };
-        let holder = Holders::default().get(&Arc::new(Namenode::new(vec![address])), "alice");
+        let holder =
+            Holders::default().get(&Arc::new(Namenode::new(vec![address])), &Principal::new("alice"));
         let opened = OpenFile::append(&holder, "/f").await.unwrap();
         (DatanodesWriter::new(context, opened, Pool::of_process().share("alice")), calls)
     }
