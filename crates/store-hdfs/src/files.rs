@@ -13,7 +13,7 @@ use super::source::{DatanodesFile, Source};
 use super::wire::{FAR_OFFSET, LocatedBlock, LocatedBlocks};
 use super::write::{
     Context, DatanodesWriter, HdfsFileStatus, LeaseHolder, NewFile, OpenFile, Opened, Settings,
-    recover_lease, recover_unknown,
+    recover_from, recover_unknown,
 };
 use hdfs_native::WriteOptions;
 use std::ops::Range;
@@ -351,18 +351,16 @@ fn is_for_library(status: &HdfsFileStatus) -> bool {
 /// Whether another process of the holder's session has the file open: it is gone, or has handed the session
 /// over. Otherwise the namenode would wait for it, and for each further file that it left.
 fn is_left_by_session(holder: &LeaseHolder, error: &Error) -> bool {
-    lease_owner(error).is_some_and(|owner| holder.is_of_same_session(owner))
+    lease_owner(error).is_some_and(|owner| owner != holder.name() && holder.is_of_same_session(owner))
 }
 
 /// Has the namenode close a file that the session left open, which is why it was refused with this `error`.
 async fn take_over(holder: &LeaseHolder, path: &str, error: Error, backoff: &mut Backoff) -> Result<()> {
     tracing::debug!(%error, "taking it over from another process of the session");
-    while !recover_lease(holder, path).await? {
-        if !backoff.pause().await {
-            return Err(error);
-        }
+    if let Some(owner) = lease_owner(&error) {
+        recover_from(holder, owner, path).await?;
     }
-    Ok(())
+    if backoff.pause().await { Ok(()) } else { Err(error) }
 }
 
 /// The library reports "already exists" for a directory, and for a file that has a writer.

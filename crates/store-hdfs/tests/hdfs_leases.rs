@@ -109,6 +109,8 @@ async fn a_session_gets_its_file_back_at_another_process_and_nobody_else_does() 
     before.flush().await.unwrap();
     let busy = gone.append(&of_session(1), &path).await.err().expect("this process has it open");
     assert_eq!(busy.kind(), ErrorKind::Busy, "{busy}");
+    let busy = gone.truncate(&of_session(1), &path, 0).await.unwrap_err();
+    assert_eq!(busy.kind(), ErrorKind::Busy, "{busy}");
 
     let next = HdfsStore::connect(hdfs.uri()).await.unwrap();
     for who in [of_session(2), Principal::new(&current_user())] {

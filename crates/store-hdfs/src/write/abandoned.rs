@@ -30,25 +30,39 @@ const ORDER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Makes the namenode close `file`, whose writer is gone. False while it is doing so.
 pub async fn recover(file: &OpenFile) -> Result<bool> {
-    recover_unless_open(&file.holder, &file.path, file.id, file.opening).await
+    let holder = &file.holder;
+    recover_unless_open(holder, holder.name(), &file.path, file.id, file.opening).await
 }
 
 /// Recovers the file at `path` if `holder` has it open, and none of its writers does: the answer to its
 /// opening was lost. False while the namenode is doing so.
 pub async fn recover_unknown(holder: &Arc<LeaseHolder>, path: &str) -> Result<bool> {
     let Some(id) = holder.file_at(path).await? else { return Ok(true) };
-    recover_unless_open(holder, path, id, 0).await
+    recover_unless_open(holder, holder.name(), path, id, 0).await
 }
 
-/// Recovers a file, unless it is closed, or open by somebody else, or by a later opening of the same holder.
-async fn recover_unless_open(holder: &LeaseHolder, path: &str, id: u64, opening: u64) -> Result<bool> {
-    if holder.has_opened_again(id, opening) || !is_left_open(holder, path, id).await? {
+/// Recovers the file at `path`, which another holder of the session has open. False while the namenode is
+/// doing so. The file stays the other's until then, so whoever opens it learns that it is being recovered.
+pub async fn recover_from(holder: &LeaseHolder, owner: &str, path: &str) -> Result<bool> {
+    let Some(id) = holder.file_at(path).await? else { return Ok(true) };
+    recover_unless_open(holder, owner, path, id, 0).await
+}
+
+/// Recovers a file, unless it is closed, or open by others than its `owner`, or by a later opening of `holder`.
+async fn recover_unless_open(
+    holder: &LeaseHolder,
+    owner: &str,
+    path: &str,
+    id: u64,
+    opening: u64,
+) -> Result<bool> {
+    if holder.has_opened_again(id, opening) || !is_left_open(holder, owner, path, id).await? {
         return Ok(true);
     }
     // It may have been renamed, and its path may lead to another file.
     let number = format!("{INODES}/{id}");
     let path = if holder.file_at(path).await? == Some(id) { path } else { &number };
-    let order = || order_recovery(holder, path, id, opening);
+    let order = || order_recovery(holder, owner, path, id, opening);
     match order().await {
         Err(refusal) if refusal.kind() == ErrorKind::PermissionDenied => {
             let Some(bits) = bits_without_write(holder, &number).await? else { return Err(refusal) };
@@ -66,25 +80,26 @@ async fn recover_unless_open(holder: &LeaseHolder, path: &str, id: u64, opening:
 }
 
 /// Orders the recovery, unless the holder has opened the file again.
-async fn order_recovery(holder: &LeaseHolder, path: &str, id: u64, opening: u64) -> Result<bool> {
+async fn order_recovery(
+    holder: &LeaseHolder,
+    owner: &str,
+    path: &str,
+    id: u64,
+    opening: u64,
+) -> Result<bool> {
     let order = async {
         let _recovering = holder.recovering().await;
         // From here on, the holder opens no file.
         if holder.has_opened_again(id, opening) {
             return Ok(true);
         }
-        recover_lease(holder, path).await
+        let request = RecoverLeaseRequest { path: path.to_owned(), client_name: owner.to_owned() };
+        Ok(holder.call::<_, DoneResponse>("recoverLease", &request).await?.done)
     };
     match timeout(ORDER_TIMEOUT, order).await {
         Ok(outcome) => outcome,
         Err(_) => fail(ErrorKind::TimedOut, "the namenode doesn't take the order to recover a file"),
     }
-}
-
-/// Has the namenode close a file, whoever has it open. False while it is doing so.
-pub async fn recover_lease(holder: &LeaseHolder, path: &str) -> Result<bool> {
-    let request = RecoverLeaseRequest { path: path.to_owned(), client_name: holder.name().to_owned() };
-    Ok(holder.call::<_, DoneResponse>("recoverLease", &request).await?.done)
 }
 
 /// The permission of a file whose owner may not write it.
@@ -119,11 +134,11 @@ async fn set_permission(holder: &LeaseHolder, path: &str, bits: u32) -> Result<(
     holder.call::<_, Empty>("setPermission", &request).await.map(drop)
 }
 
-/// Whether the file waits for a recovery: nobody has closed it, and no other client has opened it.
-async fn is_left_open(holder: &LeaseHolder, path: &str, id: u64) -> Result<bool> {
+/// Whether the file waits for a recovery: nobody has closed it, and no other client than `owner` has opened it.
+async fn is_left_open(holder: &LeaseHolder, owner: &str, path: &str, id: u64) -> Result<bool> {
     let request = FsyncRequest {
         path: path.to_owned(),
-        client_name: holder.name().to_owned(),
+        client_name: owner.to_owned(),
         last_block_length: None,
         file_id: id,
     };

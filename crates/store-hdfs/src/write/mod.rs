@@ -39,7 +39,7 @@ mod streamer;
 mod wire;
 mod writer;
 
-pub(super) use abandoned::{recover_lease, recover_unknown};
+pub(super) use abandoned::{recover_from, recover_unknown};
 pub(super) use by_user::Holders;
 pub(super) use holder::LeaseHolder;
 pub(super) use open_file::{NewFile, OpenFile, Opened};
