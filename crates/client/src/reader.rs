@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 use strait_store::budget::{Pool, Reserved, Share};
 use strait_store::{Error, ErrorKind, FileReader, MAX_CHUNK_BYTES, Result, StorePath};
@@ -35,6 +35,8 @@ pub(super) struct Reader {
     length: u64,
     identity: Option<Bytes>,
     ahead: Arc<tokio::sync::Mutex<Ahead>>,
+    /// The caller reads ahead itself.
+    reads_as_asked: AtomicBool,
     memory: Arc<Share>,
 }
 
@@ -84,6 +86,7 @@ impl Reader {
             path: path.clone(),
             reopening: Default::default(),
             ahead,
+            reads_as_asked: AtomicBool::new(false),
             memory,
         })
     }
@@ -269,7 +272,7 @@ impl FileReader for Reader {
         if length == 0 || beyond {
             return Ok(Bytes::new());
         }
-        if length < SMALL_READ_BYTES {
+        if length < SMALL_READ_BYTES && !self.reads_as_asked.load(Ordering::Relaxed) {
             return self.read_small(offset, length).await;
         }
         self.read_whole(offset, length).await
@@ -281,6 +284,10 @@ impl FileReader for Reader {
 
     fn identity(&self) -> Option<Bytes> {
         self.identity.clone()
+    }
+
+    fn stop_reading_ahead(&self) {
+        self.reads_as_asked.store(true, Ordering::Relaxed);
     }
 }
 

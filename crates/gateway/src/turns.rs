@@ -293,6 +293,10 @@ impl FileReader for Reader {
     fn identity(&self) -> Option<Bytes> {
         self.behind.identity()
     }
+
+    fn stop_reading_ahead(&self) {
+        self.behind.stop_reading_ahead();
+    }
 }
 
 #[async_trait]

@@ -67,6 +67,11 @@ impl Reader {
         Ok(bytes)
     }
 
+    /// From now on, fetches the bytes that are asked for, and no others.
+    pub fn stop_reading_ahead(&self) {
+        self.driver.core().stop_reading_ahead();
+    }
+
     /// Sets the position of the next [`Reader::read`].
     pub fn seek(&mut self, position: u64) {
         self.position = position;

@@ -22,6 +22,7 @@
 //!
 //! This room must never: name a store; keep more than a window of data, or a large index, in memory.
 
+mod ahead;
 pub mod block;
 mod container;
 mod finalize;

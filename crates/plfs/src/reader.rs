@@ -1,5 +1,6 @@
 //! Reading a logical file.
 
+use crate::ahead::Ahead;
 use crate::container::Container;
 use crate::index::{Piece, Source};
 use crate::layout::LogName;
@@ -9,6 +10,7 @@ use bytes::{Bytes, BytesMut};
 use futures::{StreamExt, TryStreamExt, stream};
 use std::ops::Range;
 use std::sync::Arc;
+use strait_store::budget::Pool;
 use strait_store::{Error, ErrorKind, MAX_CHUNK_BYTES, Result, fail};
 use tokio::sync::Mutex;
 
@@ -19,8 +21,15 @@ const ATTEMPTS: u32 = 3;
 /// Bytes between two pieces of a log that are read along, since a read costs more.
 const GAP: u64 = 64 << 10;
 
-/// A reader of the bytes synced before it was opened. Any number of callers may use it at once.
+/// A reader of the bytes synced before it was opened. Any number of callers may use it at once. It reads ahead
+/// for those that read one part after the other.
 pub struct Reader {
+    logs: Arc<Logs>,
+    ahead: Ahead,
+}
+
+/// The data logs, and what the file has of each.
+struct Logs {
     container: Container,
     view: View,
     logs: Vec<Log>,
@@ -50,6 +59,7 @@ impl Log {
             return Ok(known.clone());
         }
         let found = Arc::new(container.open_data(self.name).await?);
+        found.reader.stop_reading_ahead();
         *opened = Some(found.clone());
         Ok(found)
     }
@@ -65,36 +75,37 @@ struct Fetch {
 impl Reader {
     pub(crate) fn new(container: Container, view: View) -> Self {
         let logs = view.meta.logs.iter().map(|(name, _)| Log { name: *name, opened: Mutex::new(None) });
-        Self { container, logs: logs.collect(), view }
+        let ahead = Ahead::new(Pool::of_process().share(&container.who.user));
+        Self { logs: Arc::new(Logs { logs: logs.collect(), container, view }), ahead }
     }
 
     /// The file's length in bytes.
     pub fn length(&self) -> u64 {
-        self.view.length()
+        self.logs.view.length()
     }
 
     /// The writers whose logs it reads, by rank and nonce.
     pub fn writers(&self) -> Vec<LogName> {
-        self.logs.iter().map(|log| log.name).collect()
+        self.logs.logs.iter().map(|log| log.name).collect()
     }
 
     pub(crate) async fn pieces(&self, range: Range<u64>) -> Result<Vec<Piece>> {
-        self.view.pieces(range).await
+        self.logs.view.pieces(range).await
     }
 
     /// The rank of a log by its number, for messages.
     pub(crate) fn rank(&self, log: u32) -> u32 {
-        self.logs.get(log as usize).map_or(0, |log| log.name.rank)
+        self.logs.logs.get(log as usize).map_or(0, |log| log.name.rank)
     }
 
     /// The writers whose bytes are visible in `range`, in order and without gaps. Nothing past the
     /// file's end. Takes memory for each write in the range.
     pub async fn written_by(&self, range: Range<u64>) -> Result<Vec<Extent>> {
         let extent = |piece: Piece| {
-            let log = piece.source.and_then(|source| self.logs.get(source.log as usize));
+            let log = piece.source.and_then(|source| self.logs.logs.get(source.log as usize));
             Extent { range: piece.logical, writer: log.map(|log| log.name) }
         };
-        Ok(self.view.pieces(range).await?.into_iter().map(extent).collect())
+        Ok(self.pieces(range).await?.into_iter().map(extent).collect())
     }
 
     /// Up to `length` bytes from `offset`; fewer only at the file's end. Holes are zeros.
@@ -105,9 +116,28 @@ impl Reader {
     pub async fn read_at(&self, offset: u64, length: usize) -> Result<Bytes> {
         if length > MAX_CHUNK_BYTES {
             return fail(ErrorKind::InvalidArgument, "a read takes 4 MiB at most")
-                .map_err(|error: Error| error.at("read", self.container.path()));
+                .map_err(|error: Error| error.at("read", self.logs.container.path()));
         }
-        let pieces = self.view.pieces(offset..offset.saturating_add(length as u64)).await?;
+        let range = offset..offset.saturating_add(length as u64).min(self.length());
+        if range.is_empty() {
+            return Ok(Bytes::new());
+        }
+        let fetch = |window| {
+            let logs = Arc::clone(&self.logs);
+            async move { logs.read(window).await }
+        };
+        match self.ahead.read(&range, self.length(), fetch).await {
+            Some(bytes) => Ok(bytes),
+            None => self.logs.read(range).await,
+        }
+    }
+}
+
+impl Logs {
+    /// The bytes of a range of the file.
+    async fn read(&self, range: Range<u64>) -> Result<Bytes> {
+        let offset = range.start;
+        let pieces = self.view.pieces(range).await?;
         // Bytes that lie together are passed on without a copy.
         if let [Piece { logical, source: Some(source) }] = pieces.as_slice() {
             return self

@@ -100,6 +100,12 @@ impl ReadAhead {
         Ok(whole.freeze())
     }
 
+    /// Fetches only what is asked for, from now on.
+    pub fn stop(&self) {
+        let mut state = self.lock();
+        *state = State { stopped: true, ..State::default() };
+    }
+
     fn lock(&self) -> MutexGuard<'_, State<Fetch>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -212,6 +218,8 @@ struct State<F> {
     /// Length of the next window.
     window_length: u64,
     last_read: Instant,
+    /// The caller reads ahead itself.
+    stopped: bool,
 }
 
 struct Window<F> {
@@ -229,6 +237,7 @@ impl<F> Default for State<F> {
             stray_end: None,
             window_length: FIRST_WINDOW_BYTES,
             last_read: Instant::now(),
+            stopped: false,
         }
     }
 }
@@ -242,6 +251,9 @@ impl<F: Clone> State<F> {
         begin: impl Fn(Range<u64>, Link) -> F,
         reserve: impl Fn(u64) -> Option<Reserved>,
     ) -> Plan<F> {
+        if self.stopped {
+            return Plan::Direct;
+        }
         self.last_read = Instant::now();
         let hit = self.windows.iter().any(|window| window.range.contains(&range.start));
         let gap = if self.windows.is_empty() { 0 } else { MAX_GAP_BYTES };
@@ -371,6 +383,16 @@ mod tests {
     fn reads_that_jump_about_fetch_no_windows() {
         let (fetched, direct) = trace((1..1000).map(|n| n * 7_919_777 % FILE).map(|at| at..at + 4096));
         assert_eq!((fetched, direct), (vec![], 999));
+    }
+
+    #[test]
+    fn a_reader_whose_caller_reads_ahead_fetches_what_is_asked_for() {
+        let (memory, mut state) = (memory_of(16 << 20), State { stopped: true, ..State::default() });
+        for range in steps(0, 65_536, 100) {
+            let plan = state.plan(&range, FILE, |_, _| (), |bytes| memory.reserve(bytes));
+            assert!(matches!(plan, Plan::Direct));
+        }
+        assert!(memory.reserve(16 << 20).is_some());
     }
 
     #[test]

@@ -43,4 +43,8 @@ impl FileReader for HdfsReader {
     fn identity(&self) -> Option<Bytes> {
         self.ahead.identity()
     }
+
+    fn stop_reading_ahead(&self) {
+        self.ahead.stop();
+    }
 }

@@ -120,4 +120,8 @@ impl FileReader for KadoopReader {
     fn identity(&self) -> Option<Bytes> {
         Some(Bytes::copy_from_slice(&self.reader.made().to_le_bytes()))
     }
+
+    fn stop_reading_ahead(&self) {
+        self.reader.stop_reading_ahead();
+    }
 }

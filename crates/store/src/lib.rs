@@ -189,6 +189,10 @@ pub trait FileReader: Send + Sync {
     /// Distinguishes this file from others that had or will have its name. It is the same each time
     /// the same file is opened, also after the file grew. `None` if the store has no such value.
     fn identity(&self) -> Option<Bytes>;
+
+    /// From now on, fetches the bytes that are asked for, and no others: the caller reads ahead itself, where it
+    /// knows more. Without effect on readers that never read ahead.
+    fn stop_reading_ahead(&self) {}
 }
 
 /// The only writer of a file, at its end.

@@ -256,6 +256,10 @@ impl FileReader for WatchedReader {
     fn identity(&self) -> Option<Bytes> {
         self.reader.identity()
     }
+
+    fn stop_reading_ahead(&self) {
+        self.reader.stop_reading_ahead();
+    }
 }
 
 struct WatchedWriter {

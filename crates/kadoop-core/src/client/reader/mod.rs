@@ -72,6 +72,8 @@ pub struct ReaderCore<P = Bytes> {
     run: u64,
     /// Most bytes to read ahead: halved if memory was short, and increased again as memory is free.
     depth: u64,
+    /// The caller reads ahead itself.
+    reads_as_asked: bool,
     /// Time of the last request.
     used: Millis,
     /// Bytes per call: as many as a caller requests at once, so that callers needn't join parts.
@@ -96,6 +98,7 @@ impl<P: Content> ReaderCore<P> {
         Self {
             piece: config.write_bytes,
             depth: P::ahead_bytes(&config),
+            reads_as_asked: false,
             used: 0,
             config,
             budget,
@@ -170,6 +173,11 @@ impl<P: Content> ReaderCore<P> {
         }
     }
 
+    /// From now on, requests the bytes that the caller requests, and no others.
+    pub fn stop_reading_ahead(&mut self) {
+        self.reads_as_asked = true;
+    }
+
     /// Drops bytes that no caller has requested, if the last request is `idle_ms` ago. Calls under
     /// way continue.
     pub fn give_up(&mut self, idle_ms: Millis, now: Millis) {
@@ -225,7 +233,7 @@ impl<P: Content> ReaderCore<P> {
 
     /// How many bytes to read beyond the requested ones.
     fn ahead(&self) -> u64 {
-        (self.run * 2).min(self.depth)
+        if self.reads_as_asked { 0 } else { (self.run * 2).min(self.depth) }
     }
 
     /// Takes memory for bytes that no caller has requested yet. If it is short, this reader reduces
