@@ -1,5 +1,6 @@
 //! The mount without FUSE: it answers each request by paths, attributes and open files.
 
+mod directories;
 mod files;
 mod handing;
 mod renaming;
@@ -24,7 +25,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 use strait_plfs::Container;
 use strait_store::budget::Pool;
 use strait_store::names::{Names, group_name, user_name};
@@ -393,11 +394,13 @@ impl Core {
 
     /// Attributes of a node.
     async fn attributes(&self, node: u64, mut status: FileStatus) -> Attributes {
+        let mut longest = None;
         for file in self.open_files(node) {
             if let Body::Logical(logical) = &file.body {
-                status.length = logical.length().await.unwrap_or(status.length);
+                longest = longest.max(logical.length().await.ok());
             }
         }
+        status.length = longest.unwrap_or(status.length);
         let changed = lock(&self.nodes).changed(node);
         let modified = time(status.modified_ms);
         Attributes {
@@ -470,25 +473,6 @@ impl Core {
             Err(fault) if gone.contains(&fault) => Ok(None),
             status => status.map(Some),
         }
-    }
-
-    /// The record of an entry, which was listed a while ago.
-    async fn listed_status(
-        &self,
-        who: &Principal,
-        entry: FileStatus,
-        directory: u64,
-        listed: Instant,
-    ) -> Answer<FileStatus> {
-        let path = StorePath::parse(&entry.path)?;
-        let node = lock(&self.nodes).find(directory, path.name());
-        // In this order, since a file that is closed was written before.
-        let may_be_old =
-            |node| !self.open_files(node).is_empty() || lock(&self.nodes).is_written_since(node, listed);
-        if node.is_some_and(may_be_old) {
-            return self.settled_status(who, &path, node).await;
-        }
-        Ok(self.seen(who, &path, entry).await?.0)
     }
 
     /// The node's files that are being written.
@@ -611,7 +595,10 @@ impl Core {
         };
         match &file.body {
             Body::Plain(plain) => plain.truncate(self.place(node), size).await?,
-            Body::Logical(logical) => logical.truncate(size).await?,
+            Body::Logical(logical) => {
+                logical.truncate(size).await?;
+                self.refresh_others(&file).await;
+            }
         }
         if !self.open_files(node).iter().any(|open| Arc::ptr_eq(open, &file)) {
             self.settle_file(&file, Level::Closed).await?;
@@ -645,6 +632,17 @@ impl Core {
         }
     }
 
+    /// Other users' open files of a node see what was published by this one.
+    async fn refresh_others(&self, published: &File) {
+        for file in self.open_files(published.node) {
+            if let Body::Logical(logical) = &file.body
+                && file.note().number() != published.note().number()
+            {
+                logical.refresh().await;
+            }
+        }
+    }
+
     async fn settle_file(&self, file: &File, level: Level) -> Answer<()> {
         match &file.body {
             Body::Plain(plain) => {
@@ -654,7 +652,13 @@ impl Core {
             }
             Body::Logical(logical) => {
                 let mut state = logical.lock().await;
-                if level == Level::Closed { state.close().await? } else { state.sync().await? }
+                if level == Level::Closed {
+                    state.close().await?
+                } else {
+                    state.sync().await?
+                }
+                drop(state);
+                self.refresh_others(file).await;
             }
         }
         Ok(())
@@ -725,58 +729,6 @@ impl Core {
         }
         let who = self.who(caller);
         Ok(Some(self.settings.patience.with(|| self.store.status(&who)).await?))
-    }
-
-    /// Opens a directory for listing.
-    pub async fn opendir(&self, caller: Caller, node: u64) -> Answer<u64> {
-        if let Some(handle) = self.past.opened.get(&caller.request) {
-            return Ok(*handle);
-        }
-        let listing = Listing::new(self.store.clone(), self.who(caller), self.path(node)?);
-        lock(&self.nodes).use_more(node);
-        let listing = Handle::Directory(Arc::new(tokio::sync::Mutex::new(listing)), node);
-        let handle = self.add_handle(listing, caller.request).await;
-        handle.inspect_err(|_| lock(&self.nodes).use_less(node))
-    }
-
-    /// Passes the entries from `offset` on to `add` until it is full: next entry's offset, name,
-    /// attributes, and how long the kernel may use them. Attributes are known to the kernel then, unless
-    /// it was full.
-    pub async fn readdir(
-        &self,
-        caller: Caller,
-        handle: u64,
-        offset: u64,
-        mut add: impl FnMut(u64, &OsStr, &Attributes, Duration) -> bool + Send,
-    ) -> Answer<()> {
-        let (listing, node) = match lock(&self.handles).get(&handle) {
-            Some(Handle::Directory(listing, node)) => (listing.clone(), *node),
-            _ => return Err(Fault(EBADF)),
-        };
-        let mut listing = listing.lock().await;
-        let who = self.who(caller);
-        listing.seek(offset).await?;
-        while let Some((next, entry)) = listing.next().await? {
-            let Ok(path) = StorePath::parse(&entry.path) else { continue };
-            let bytes = decoded(path.name()).into_owned();
-            let (status, lifetime) =
-                match self.listed_status(&who, entry.clone(), node, listing.began()).await {
-                    Ok(status) => (status, self.lifetime()),
-                    // An entry may go while it is listed.
-                    Err(Fault(errno)) if errno == ErrorKind::NotFound.row().errno => continue,
-                    // Without the entry, a backup would leave the file out and succeed. A program that looks
-                    // at it gets the error.
-                    Err(_) => (FileStatus { file_type: FileType::File, length: 0, ..entry }, Duration::ZERO),
-                };
-            let known = lock(&self.nodes).looked_up(node, path.name());
-            let attributes = self.attributes(known, status).await;
-            if add(next, OsStr::from_bytes(&bytes), &attributes, lifetime) {
-                lock(&self.nodes).forget(known, 1);
-                listing.back();
-                return Ok(());
-            }
-        }
-        Ok(())
     }
 }
 

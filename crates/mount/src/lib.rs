@@ -202,6 +202,7 @@ impl Mount {
         let face = Face::new(core.clone(), Arc::clone(&gate), tokio::runtime::Handle::current());
         let session = resume::session(face, &device, config)?;
         ledger.go_on();
+        core.forget_stale();
         if let Err(error) = resume::resend(&device) {
             tracing::debug!(%error, "no requests come again"); // it was unmounted meanwhile
         }

@@ -1,6 +1,5 @@
 //! An open directory: the store's listing as the kernel asks for it, in parts, with steps back.
 
-use crate::fault::Answer;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use std::collections::VecDeque;
@@ -47,19 +46,23 @@ impl Listing {
     }
 
     /// Goes to the entry of this number. From the begin on, the store lists the directory again.
-    pub async fn seek(&mut self, number: u64) -> Answer<()> {
+    pub async fn seek(&mut self, number: u64) -> Result<()> {
         if number == 0 || number < self.first {
-            (self.stream, self.ended) = (None, false);
-            self.kept.clear();
-            (self.first, self.next) = (0, 0);
+            self.begin_again();
         }
         self.next = self.next.min(number);
         while self.next < number && self.next().await?.is_some() {}
         Ok(())
     }
 
-    /// The next entry, and the number of the one after it.
-    pub async fn next(&mut self) -> Answer<Option<(u64, FileStatus)>> {
+    fn begin_again(&mut self) {
+        (self.stream, self.ended) = (None, false);
+        self.kept.clear();
+        (self.first, self.next) = (0, 0);
+    }
+
+    /// The next entry, and the number of the one after it. After an error, seek the entry again.
+    pub async fn next(&mut self) -> Result<Option<(u64, FileStatus)>> {
         let place = (self.next - self.first) as usize;
         if let Some(entry) = self.kept.get(place) {
             self.next += 1;
@@ -76,7 +79,8 @@ impl Listing {
             self.ended = true;
             return Ok(None);
         };
-        let entry = entry?;
+        // A stream ends with its first error.
+        let entry = entry.inspect_err(|_| self.begin_again())?;
         self.kept.push_back(entry.clone());
         if self.kept.len() > KEPT {
             self.kept.pop_front();

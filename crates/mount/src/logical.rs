@@ -68,12 +68,15 @@ impl Logical {
     /// The bytes are lost.
     pub fn again(access: Access, container: Container, runs: &[Run]) -> Result<Self> {
         let mut state = State::new(access, container);
+        let lost = |why: String| {
+            let message = format!("unpublished bytes were lost when the mount's process was killed: {why}");
+            Error::new(ErrorKind::Internal, message)
+        };
         for run in runs {
-            let bytes = state.access.note.recall_run(run).map_err(|error| {
-                let message =
-                    format!("unpublished bytes were lost when the mount's process was killed: {error}");
-                Error::new(ErrorKind::Internal, message)
-            })?;
+            if run.place != state.noted {
+                return Err(lost("the record lacks a run".to_owned()));
+            }
+            let bytes = state.access.note.recall_run(run).map_err(|error| lost(error.to_string()))?;
             state.overlay.write(run.offset, bytes.into());
             (state.since, state.noted) = (Some(run.since), run.place + run.length);
             state.runs += 1;
@@ -318,11 +321,10 @@ impl State {
     }
 
     /// The file has another path from now on. Bytes of a writer that isn't closed go to a new one.
-    pub async fn moved(&mut self, path: &StorePath) -> Result<()> {
+    pub fn moved(&mut self, path: &StorePath) {
         self.writer = None;
-        self.container = Container::open(self.access.store.clone(), &self.access.who, path).await?;
+        self.container.moved(path);
         self.base = None;
-        Ok(())
     }
 
     /// After a writer's failure, writes the unpublished bytes with another one. They stay here if that

@@ -22,7 +22,7 @@ use std::time::{Duration, SystemTime};
 use strait_store::budget::{Pool, Reserved};
 use strait_store::{
     Capabilities, CreateOptions, Error, ErrorKind, FileReader, FileSystem, FileWriter, Principal, Result,
-    StorePath, fail,
+    SetAttributes, StorePath, fail,
 };
 
 /// Written bytes are collected up to this before they go to the store, 1 MiB: the largest write of the
@@ -35,6 +35,8 @@ const WINDOW: usize = 16 << 20;
 const MOST_ZEROS: u64 = 64 << 20;
 /// Writers that one flush or close goes through, if each fails.
 const MOST_TRIES: u32 = 3;
+/// The right to write, for a file's owner.
+const OWNER_WRITES: u32 = 0o200;
 /// Zeros appended at once.
 const ZEROS: usize = 1 << 20;
 
@@ -223,8 +225,11 @@ impl Plain {
     /// Up to `length` bytes from `offset`.
     pub async fn read(&self, path: impl Place, offset: u64, length: usize) -> Result<Bytes> {
         let mut recent = None;
+        // What this mount wrote, a reader must see.
+        let least;
         {
             let mut writing = self.writing.lock().await;
+            least = writing.end.unwrap_or(0).min(offset.saturating_add(length as u64));
             if writing.dirty {
                 let end = writing.end.unwrap_or(0);
                 let wanted = offset..end.min(offset.saturating_add(length as u64));
@@ -247,9 +252,7 @@ impl Plain {
         let mut fresh = false;
         let reader = self.reader();
         // A reader from before the last bytes were flushed may not see them.
-        let is_short =
-            |reader: &Arc<dyn FileReader>| recent.as_ref().is_some_and(|range| reader.length() < range.end);
-        let mut reader = match reader.filter(|reader| !is_short(reader)) {
+        let mut reader = match reader.filter(|reader| reader.length() >= least) {
             Some(reader) => reader,
             None => {
                 fresh = true;
@@ -259,6 +262,11 @@ impl Plain {
                     self.forget_reader();
                     *self.expected.lock().unwrap_or_else(PoisonError::into_inner) = expected;
                     return Err(replaced(&path()?));
+                }
+                if reader.length() < least {
+                    // Another host cut the file since it was closed here.
+                    let mut writing = self.writing.lock().await;
+                    writing.end = writing.end.filter(|_| writing.dirty);
                 }
                 reader
             }
@@ -678,8 +686,32 @@ fn replaced(path: &StorePath) -> Error {
     Error::new(ErrorKind::NotFound, "the file was replaced while it was open").at("read", path)
 }
 
-/// Opens a file at its end. Waits for the lease of a writer that was lost.
+/// Opens a file at its end. The program opened it when it might write it; since then, or when it made the file,
+/// the owner's right to write may have gone (0444), and POSIX asks for it at open(2) alone.
 async fn open_writer(access: &Access, path: &StorePath) -> Result<Box<dyn FileWriter>> {
+    let error = match opened_at_end(access, path).await {
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => error,
+        opened => return opened,
+    };
+    let Access { store, who, patience, .. } = access;
+    let status = patience.with(|| store.stat(who, path)).await?;
+    if status.owner != *who.user || status.permission & OWNER_WRITES != 0 {
+        return Err(error);
+    }
+    let set = async |permission| {
+        let set = SetAttributes { permission: Some(permission), ..SetAttributes::default() };
+        patience.with(|| store.set_attributes(who, path, &set)).await
+    };
+    set(status.permission | OWNER_WRITES).await?;
+    let opened = opened_at_end(access, path).await;
+    if let Err(error) = set(status.permission).await {
+        tracing::warn!("{error}; its owner may still write it");
+    }
+    opened
+}
+
+/// Waits for the lease of a writer that was lost.
+async fn opened_at_end(access: &Access, path: &StorePath) -> Result<Box<dyn FileWriter>> {
     let Access { store, who, patience, capabilities, .. } = access;
     let until = tokio::time::Instant::now() + Duration::from_millis(capabilities.recovery_ms.into());
     loop {

@@ -177,8 +177,13 @@ impl Container {
     /// [`Writer::moved`](crate::Writer::moved) tells them.
     pub async fn rename(&mut self, to: &StorePath, replace: bool) -> Result<()> {
         self.fs.rename(&self.who, self.path(), to, replace).await?;
-        self.layout = Layout::new(to.clone());
+        self.moved(to);
         Ok(())
+    }
+
+    /// Tells it that the file was renamed.
+    pub fn moved(&mut self, to: &StorePath) {
+        self.layout = Layout::new(to.clone());
     }
 
     /// Removes the file.

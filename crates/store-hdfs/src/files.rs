@@ -12,8 +12,8 @@ use super::shared::Shared;
 use super::source::{DatanodesFile, Source};
 use super::wire::{FAR_OFFSET, LocatedBlock, LocatedBlocks};
 use super::write::{
-    Context, DatanodesWriter, HdfsFileStatus, LeaseHolder, NewFile, OpenFile, Opened, Settings,
-    recover_from, recover_unknown,
+    Context, DatanodesWriter, HdfsFileStatus, LeaseHolder, NewFile, OpenFile, Opened, Settings, recover_from,
+    recover_unknown,
 };
 use hdfs_native::WriteOptions;
 use std::ops::Range;

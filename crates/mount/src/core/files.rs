@@ -192,7 +192,16 @@ impl Core {
         }
         let body = made?;
         let status = self.status(&who, &path).await?.0;
-        let node = lock(&self.nodes).looked_up(parent, &name);
+        let node = {
+            let known = lock(&self.nodes).find(parent, &name);
+            let is_open = known.is_some_and(|node| !self.open_files(node).is_empty());
+            let mut nodes = lock(&self.nodes);
+            if is_open {
+                // Another host removed that one.
+                nodes.unlink(parent, &name);
+            }
+            nodes.looked_up(parent, &name)
+        };
         let direct = matches!(body, Body::Plain(_));
         let (handle, _) = self.opened(File { body, node, who }, flags, caller.request).await?;
         let attributes = self.attributes(node, status).await;
@@ -307,11 +316,11 @@ impl Core {
         if !writes {
             return Ok(());
         }
-        match &file.body {
-            Body::Plain(_) => self.settle_file(&file, Level::Closed).await?,
-            Body::Logical(logical) => logical.lock().await.sync().await?,
-        }
-        Ok(())
+        let level = match &file.body {
+            Body::Plain(_) => Level::Closed,
+            Body::Logical(_) => Level::Synced,
+        };
+        self.settle_file(&file, level).await
     }
 
     /// Puts an open file's bytes on stable storage.

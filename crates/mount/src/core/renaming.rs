@@ -28,11 +28,13 @@ impl Core {
         if let Some(node) = node
             && !self.open_files(node).is_empty()
         {
-            return self.hide(caller, &who, parent, &name, node).await.map(drop);
+            self.hide(caller, &who, parent, &name, node).await?;
+            self.hidden_for_good(&who, node).await;
+            return Ok(());
         }
         let removed = async {
             if self.is_again(caller) {
-                return self.unlink_again(caller, &who, &path).await;
+                return self.unlink_again(caller, &who, parent, &path).await;
             }
             let (status, container) = self.status(&who, &path).await?;
             if status.is_directory() {
@@ -49,9 +51,19 @@ impl Core {
 
     /// Goes on with a removal that a killed process had begun: it may have left a part of a container, or
     /// a hidden file whose last handle it had closed.
-    async fn unlink_again(&self, caller: Caller, who: &Principal, path: &StorePath) -> Answer<()> {
-        let parent = path.parent().ok_or(Fault(EISDIR))?;
-        self.remove_left(who, &parent.join(&self.hidden_name(caller))?).await;
+    async fn unlink_again(
+        &self,
+        caller: Caller,
+        who: &Principal,
+        parent: u64,
+        path: &StorePath,
+    ) -> Answer<()> {
+        let hidden = self.hidden_name(caller);
+        if lock(&self.nodes).find(parent, &hidden).is_some() {
+            return Ok(()); // it goes with its last handle
+        }
+        let directory = path.parent().ok_or(Fault(EISDIR))?;
+        self.remove_left(who, &directory.join(&hidden)?).await;
         let remove = || self.store.remove(who, path, self.may_be_logical(path));
         Ok(self.settings.patience.with(remove).await?)
     }
@@ -66,7 +78,8 @@ impl Core {
         format!("{HIDDEN}{number:016x}")
     }
 
-    /// Gives an open file a name that goes with its last handle.
+    /// Gives an open file another name. A later process of the mount, if this one is killed, lets that go with
+    /// the last handle; this one does from [`Core::hidden_for_good`] on.
     async fn hide(
         &self,
         caller: Caller,
@@ -83,10 +96,14 @@ impl Core {
             self.ledger.not_hidden(node);
         }
         moved?;
-        lock(&self.hidden).insert(node, who.clone());
-        // Its last handle may have been closed before that.
-        self.remove_hidden(node).await;
         Ok(hidden)
+    }
+
+    /// A hidden file goes with its last handle.
+    async fn hidden_for_good(&self, who: &Principal, node: u64) {
+        lock(&self.hidden).insert(node, who.clone());
+        // The handle may have been closed before that.
+        self.remove_hidden(node).await;
     }
 
     /// Removes an empty directory.
@@ -141,9 +158,13 @@ impl Core {
             true => self.replace_logical(caller, &who, from, to, (&from_path, &to_path), node, replace).await,
             false => self.move_node(caller, &who, from, to, node, replace).await,
         };
-        if let (Err(_), Some(hidden)) = (&renamed, hidden) {
+        match (&renamed, hidden, target) {
+            (Ok(()), Some(_), Some(target)) => self.hidden_for_good(&who, target).await,
             // Its own failure is logged, and the first one is the answer.
-            let _ = self.move_node(caller, &who, (to.0, &hidden), to, target, false).await;
+            (Err(_), Some(hidden), _) => {
+                let _ = self.move_node(caller, &who, (to.0, &hidden), to, target, false).await;
+            }
+            _ => {}
         }
         renamed
     }
@@ -262,7 +283,11 @@ impl Core {
                         plain.forget_reader();
                     }
                 }
-                Held::Logical(mut state, node) => state.moved(&self.path(node)?).await?,
+                Held::Logical(mut state, node) => {
+                    if let Ok(path) = self.path(node) {
+                        state.moved(&path);
+                    }
+                }
             }
         }
         Ok(())

@@ -84,11 +84,16 @@ impl Core {
         self.ledger.answered(request);
     }
 
+    /// Published runs of an earlier process mean nothing. Before this one writes any: they have the same
+    /// numbers.
+    pub fn forget_stale(&self) {
+        self.past.stale.iter().for_each(|run| self.ledger.forget(Kind::Run, *run));
+    }
+
     /// The requests of an earlier process were sent again. Without this, their values would stay in the
     /// record: each kill would add to it.
     pub fn forget_past(&self) {
         self.past.done.keys().for_each(|request| self.ledger.answered(*request));
-        self.past.stale.iter().for_each(|run| self.ledger.forget(Kind::Run, *run));
     }
 
     /// The handle that an earlier process gave this request.

@@ -214,6 +214,62 @@ async fn a_listing_that_takes_long_shows_lengths_as_they_are() {
 }
 
 #[tokio::test]
+async fn a_file_without_the_right_to_write_is_written_by_the_program_that_made_it() {
+    let (store, root) = (MemoryStore::new("root"), Principal::new("root"));
+    let open = strait_store::SetAttributes { permission: Some(0o777), ..Default::default() };
+    store.set_attributes(&root, &StorePath::root(), &open).await.unwrap();
+    let scene = Scene::of(store);
+    let created = scene.core.create(CALLER, ROOT, OsStr::new("f"), 0o444, O_WRONLY).await.unwrap();
+    let (node, handle) = (created.0.node, created.1.handle);
+    scene.write(handle, 0, "one").await.unwrap();
+    scene.core.flush(handle).await.unwrap(); // as by a child that inherited it
+    scene.write(handle, 3, " two").await.unwrap();
+    scene.core.release(handle).await;
+    assert_eq!(scene.text("f").await, "one two");
+    assert_eq!(scene.core.getattr(CALLER, node).await.unwrap().status.permission, 0o444);
+}
+
+#[tokio::test]
+async fn a_file_that_another_host_removed_is_not_the_one_that_is_made_anew() {
+    let scene = Scene::new();
+    let old = scene.create("f").await;
+    scene.write(old, 0, "old").await.unwrap();
+    scene.store.remove(&scene.who, &Scene::path("f"), false).await.unwrap();
+    let new = scene.create("f").await;
+    scene.write(new, 0, "new one").await.unwrap();
+    scene.core.flush(new).await.unwrap();
+    scene.core.flush(old).await.unwrap_err();
+    assert_eq!(scene.text("f").await, "new one");
+}
+
+#[tokio::test]
+async fn a_rename_that_fails_keeps_the_file_that_it_would_have_replaced() {
+    let scene = Scene::new();
+    scene.put("whole", "whole").await;
+    let read = scene.open("whole", O_RDONLY).await;
+    let written = scene.create("f").await;
+    scene.core.flush(written).await.unwrap();
+    scene.write(written, 0, "ours").await.unwrap();
+    let (file, _) = scene.core.file(written).unwrap();
+    let Body::Plain(plain) = &file.body else { unreachable!("a plain file") };
+    let held = plain.lock().await;
+    let (from, to) = ((ROOT, OsStr::new("f")), (ROOT, OsStr::new("whole")));
+    let mut rename = Box::pin(scene.core.rename(CALLER, from, to, true));
+    assert!(rename.as_mut().now_or_never().is_none());
+    // Meanwhile the last handle of the target goes, and the source loses its bytes.
+    scene.core.release(read).await;
+    let mut other = scene.store.append(&scene.who, &Scene::path("f")).await.unwrap();
+    other.append(Bytes::from("by another")).await.unwrap();
+    other.close().await.unwrap();
+    drop(held);
+    rename.await.unwrap_err();
+    assert_eq!(scene.text("whole").await, "whole");
+    let renamed = scene.core.rename(CALLER, to, (ROOT, OsStr::new("again")), true).await;
+    renamed.unwrap();
+    assert_eq!(scene.text("again").await, "whole");
+}
+
+#[tokio::test]
 async fn a_listing_shows_files_that_are_damaged() {
     let scene = Scene::new();
     scene.create("whole.ckpt").await;

@@ -41,7 +41,9 @@ impl Keeper {
         let next = Scene::of(store.clone());
         let core = Core::again(Arc::new(store), StorePath::root(), settings, kept, found.state).await;
         ledger.go_on();
-        Scene { core: core.unwrap(), ..next }
+        let core = core.unwrap();
+        core.forget_stale();
+        Scene { core, ..next }
     }
 }
 
@@ -182,6 +184,42 @@ async fn a_removed_file_goes_with_its_last_handle_and_one_without_a_handle_at_on
     assert_eq!(scene.names().await.len(), 1);
     scene.core.release(handle).await;
     assert!(scene.names().await.is_empty());
+}
+
+#[tokio::test]
+async fn an_open_file_whose_removal_was_not_recorded_as_done_stays_until_it_is_closed() {
+    for name in ["f", "f.ckpt"] {
+        let keeper = Keeper::new();
+        let scene = keeper.begin();
+        let handle = scene.create(name).await;
+        scene.write(handle, 0, "text").await.unwrap();
+        scene.core.unlink(request(2), ROOT, OsStr::new(name)).await.unwrap();
+        let scene = keeper.kill(scene).await;
+        unlink(&scene, 2, name).await.unwrap();
+        scene.core.tidy().await;
+        assert_eq!(&scene.core.read(handle, 0, 100).await.unwrap()[..], b"text", "{name}");
+        scene.core.release(handle).await;
+        assert!(scene.names().await.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn unpublished_bytes_survive_a_second_kill() {
+    let keeper = Keeper::new();
+    let scene = keeper.begin();
+    let handle = scene.create("f.ckpt").await;
+    scene.core.write(2, handle, 0, Bytes::from("published ")).await.unwrap();
+    scene.core.fsync(handle).await.unwrap();
+    let scene = keeper.kill(scene).await;
+    scene.core.write(4, handle, 10, Bytes::from("and not")).await.unwrap();
+    scene.core.forget_past();
+    // Until the record is written anew.
+    for number in 0..40_000 {
+        scene.core.ledger.request(1_000 + number, Step::Begun);
+        scene.core.answered(1_000 + number);
+    }
+    let scene = keeper.kill(scene).await;
+    assert_eq!(&scene.core.read(handle, 0, 100).await.unwrap()[..], b"published and not");
 }
 
 #[tokio::test]
