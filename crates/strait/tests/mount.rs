@@ -9,6 +9,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::time::Duration;
+use strait_testkit::MiniHdfs;
 use strait_testkit::wait::wait_until;
 use support::{Gateway, Run, ended, fresh};
 use tempfile::TempDir;
@@ -93,6 +94,32 @@ fn plain_files_are_written_at_their_end_only() {
     assert_eq!(fs::metadata(data.path().join("f")).unwrap().len(), longer.len() as u64 + 1);
     fs::write(&path, b"again, from the begin").unwrap();
     assert_eq!(fs::read(data.path().join("f")).unwrap(), b"again, from the begin");
+}
+
+#[test]
+fn a_reader_sees_what_another_program_appends_to_a_file_of_hdfs() {
+    if std::env::var_os("STRAIT_TEST_HDFS").is_none() {
+        return strait_testkit::skip("a reader of a growing file of HDFS", "STRAIT_TEST_HDFS");
+    }
+    let hdfs = MiniHdfs::start().unwrap();
+    let uri = format!("{}{}", hdfs.uri(), hdfs.scratch("growing"));
+    let home = tempfile::tempdir().unwrap();
+    let mut make = support::command(home.path());
+    make.args(["mkdir", &uri]);
+    Run::of(make, b"").ok();
+    let Some(mounted) = Mounted::of("a reader of a growing file of HDFS", &uri, &[]) else { return };
+    let path = mounted.path("log");
+    fs::write(&path, "one ").unwrap();
+    let mut reader = File::open(&path).unwrap();
+    let mut text = String::new();
+    reader.read_to_string(&mut text).unwrap();
+    for word in ["two ", "three"] {
+        OpenOptions::new().append(true).open(&path).unwrap().write_all(word.as_bytes()).unwrap();
+        reader.read_to_string(&mut text).unwrap();
+    }
+    assert_eq!(text, "one two three");
+    drop(reader);
+    mounted.umount();
 }
 
 #[test]
