@@ -92,13 +92,14 @@ impl Container {
                 self.begin(&plan).await?;
                 self.join(&plan, to).await
             }
-            Err(_) => self.rewrite(to, &listed).await,
+            Err(_) => self.rewrite(to, &listed, planned.is_some()).await,
         }
     }
 
     /// Whether the first log has moved, after which nobody changes the plan's logs.
     async fn is_begun(&self, plan: &Plan) -> Result<bool> {
-        Ok(self.length_at(&self.layout.data(plan.first())?).await?.is_none())
+        let Some(first) = plan.first() else { return Ok(false) };
+        Ok(self.length_at(&self.layout.data(first)?).await?.is_none())
     }
 
     /// Makes the first log of a plan the file to which the others are joined. Another call may have
@@ -116,15 +117,18 @@ impl Container {
         self.fs.rename(&self.who, &first, &self.layout.joined()?, false).await
     }
 
-    async fn rewrite(&self, to: &StorePath, listed: &[Listed]) -> Result<Finalized> {
+    async fn rewrite(&self, to: &StorePath, listed: &[Listed], planned: bool) -> Result<Finalized> {
         let (copy, bytes) = self.copy_beside(to).await.map_err(|error| error.at("flatten to", to))?;
         let installed = async {
+            self.write_plan(&Plan { target: to.clone(), logs: Vec::new() }, planned).await?;
             self.demand_unchanged(listed).await?;
             self.install(&copy, to).await
         };
         if let Err(error) = installed.await {
-            // If this fails, the copy stays unused: no other program knows its name.
+            // If these fail, the copy stays unused, since no other program knows its name, and no writer begins
+            // until the call is repeated.
             let _ = self.fs.remove(&self.who, &copy, false).await;
+            let _ = self.fs.remove(&self.who, &self.layout.plan()?, false).await;
             return Err(error);
         }
         Ok(Finalized { bytes, moved: bytes })
@@ -133,8 +137,8 @@ impl Container {
     /// Joins the logs of a plan as far as they aren't yet.
     async fn join(&self, plan: &Plan, to: &StorePath) -> Result<Finalized> {
         let done = Finalized { bytes: plan.length(), moved: 0 };
-        let joined = match plan.logs.len() {
-            1 => self.layout.data(plan.first())?,
+        let joined = match plan.logs[..] {
+            [(only, _)] => self.layout.data(only)?,
             _ => self.layout.joined()?,
         };
         let Some(length) = self.length_at(&joined).await? else {

@@ -12,6 +12,8 @@
 //! that file, and with it to the target: readers look for them in this order. A single log becomes the
 //! target at once.
 //!
+//! Where logs can't be joined, their bytes are copied, and the plan has no log.
+//!
 //! Once there is a plan, no writer begins. A plan holds only if the logs are the same, and no writer is
 //! left, after it was written. Until its first log has moved, another call may put a better one in its
 //! place.
@@ -35,7 +37,7 @@ const MAX_PLAN_BYTES: usize = 16 << 20;
 pub(crate) struct Plan {
     /// The plain file.
     pub target: StorePath,
-    /// The logs and their bytes, in order; at least one.
+    /// The logs and their bytes, in order; none if the bytes are copied.
     pub logs: Vec<(LogName, u64)>,
 }
 
@@ -55,8 +57,8 @@ impl Plan {
     }
 
     /// The log to which the others are joined, under another name.
-    pub fn first(&self) -> LogName {
-        self.logs[0].0
+    pub fn first(&self) -> Option<LogName> {
+        self.logs.first().map(|(name, _)| *name)
     }
 
     /// The file's length.
@@ -105,7 +107,7 @@ impl Plan {
         };
         let logs: Vec<(LogName, u64)> = lines.map(log).collect::<Option<_>>()?;
         let whole = logs.iter().try_fold(0_u64, |sum, (_, length)| sum.checked_add(*length));
-        (!logs.is_empty() && whole.is_some_and(|whole| whole <= MAX_LENGTH)).then_some(Self { target, logs })
+        whole.is_some_and(|whole| whole <= MAX_LENGTH).then_some(Self { target, logs })
     }
 }
 

@@ -415,6 +415,24 @@ async fn a_writer_that_comes_and_goes_during_a_call_loses_nothing() {
 }
 
 #[tokio::test]
+async fn no_writer_begins_after_the_last_look_at_the_logs() {
+    for joins in [true, false] {
+        let watched = Watched::new(joins);
+        let sound: Arc<dyn FileSystem> = Arc::new(watched.failing(u64::MAX, false));
+        let container = create(&sound).await;
+        let whole = segments(&container, &[0, 1]).await;
+        let of_writer = container.clone();
+        // The container's own removal.
+        let interrupted: Arc<dyn FileSystem> = Arc::new(watched.interrupted("remove", async move {
+            let error = of_writer.writer(2).write_at(0, Bytes::from_static(b"late")).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Busy);
+        }));
+        open(&interrupted, "/run/ckpt").await.finalize(&at("/run/plain")).await.unwrap();
+        assert!(content(&sound, "/run/plain").await == whole);
+    }
+}
+
+#[tokio::test]
 async fn of_two_calls_at_once_the_slower_one_harms_nothing() {
     for in_place in [false, true] {
         for kind in ["truncate", "rename", "concat", "remove"] {
