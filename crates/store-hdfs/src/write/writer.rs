@@ -102,7 +102,8 @@ impl DatanodesWriter {
             streamer: runtime.spawn(streamer.run()),
             previous,
             flushed: status.length,
-            synced: status.length,
+            // Whoever wrote the last block may not have synced it.
+            synced: status.length.saturating_sub(offset),
             report_patience: settings.report_patience,
             memory,
             pending: None,
