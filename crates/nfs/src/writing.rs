@@ -10,6 +10,9 @@
 //! seconds without a write, or by another use of the file. Bytes before the end are only compared, since
 //! clients repeat writes whose answer was lost.
 
+#[cfg(test)]
+mod tests;
+
 use crate::fault::{Answer, Fault};
 use crate::log::seldom;
 use crate::wire::{N3Stable, N3Status};
@@ -680,90 +683,5 @@ fn new_record(who: &Principal, path: &StorePath, permission: Option<u32>) -> Fil
         owner: who.user.to_string(),
         group: who.user.to_string(),
         link: false,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use strait_store::MemoryStore;
-
-    #[tokio::test(start_paused = true)]
-    async fn a_file_without_writes_is_closed_after_a_while() {
-        let store = Arc::new(MemoryStore::new("root"));
-        let writings = Writings::new(store.clone());
-        let (who, path) = (Principal::new("root"), StorePath::parse("/f").unwrap());
-        writings.create(&who, &path, None, None).await.unwrap();
-        for (offset, pause) in [(0, 4), (1, 4), (2, 6)] {
-            let written = writings.write(&who, &path, piece(offset, N3Stable::Not), |_| true).await;
-            assert_eq!(written, Ok(N3Stable::Not));
-            tokio::time::advance(Duration::from_secs(pause)).await;
-            writings.sweep().await;
-            assert_eq!(writings.end(&path), (pause < 5).then_some(offset + 1));
-        }
-        assert_eq!(store.append(&who, &path).await.unwrap().position(), 3, "others may write");
-    }
-
-    fn piece(offset: u64, stable: N3Stable) -> Piece {
-        Piece { client: Some(Origin::LocalUser(1)), offset, data: "x".into(), stable }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_stable_write_behind_a_hole_is_refused_in_the_end() {
-        let store = Arc::new(MemoryStore::new("root"));
-        let writings = Writings::new(store);
-        let (who, path) = (Principal::new("root"), StorePath::parse("/f").unwrap());
-        writings.create(&who, &path, None, None).await.unwrap();
-        for (pause, status) in [(0, N3Status::Jukebox), (10, N3Status::Jukebox), (10, N3Status::Inval)] {
-            tokio::time::advance(Duration::from_secs(pause)).await;
-            writings.sweep().await;
-            let written = writings.write(&who, &path, piece(9, N3Stable::File), |_| true).await;
-            assert_eq!(written, Err(Fault(status)));
-        }
-        assert_eq!(writings.write(&who, &path, piece(0, N3Stable::File), |_| true).await, Ok(N3Stable::File));
-    }
-
-    #[tokio::test]
-    async fn early_pieces_take_bounded_memory_however_small_they_are() {
-        let store = Arc::new(MemoryStore::new("root"));
-        let writings = Writings::new(store);
-        let (who, path) = (Principal::new("root"), StorePath::parse("/f").unwrap());
-        writings.create(&who, &path, None, None).await.unwrap();
-        let most = (ALL_AHEAD_BYTES / PIECE_BYTES) as u64;
-        let mut kept = 0;
-        while writings.write(&who, &path, piece(2 * kept + 1, N3Stable::Not), |_| true).await.is_ok() {
-            kept += 1;
-            assert!(kept <= most);
-        }
-        writings.close_below(&path).await;
-        assert_eq!(writings.ahead_bytes.load(Ordering::Relaxed), 0);
-    }
-
-    #[tokio::test]
-    async fn an_early_piece_that_does_not_fit_is_a_loss() {
-        let store = Arc::new(MemoryStore::new("root"));
-        let writings = Writings::new(store);
-        let (who, path) = (Principal::new("root"), StorePath::parse("/f").unwrap());
-        writings.create(&who, &path, None, None).await.unwrap();
-        let before = [1, 2].map(|user| writings.verifier(Origin::LocalUser(user)));
-        let early = Piece { data: "yz".into(), ..piece(2, N3Stable::Not) };
-        assert_eq!(writings.write(&who, &path, early, |_| true).await, Ok(N3Stable::Not));
-        let other = Piece { data: "abc".into(), ..piece(0, N3Stable::Not) };
-        assert_eq!(writings.write(&who, &path, other, |_| true).await, Err(Fault(N3Status::Inval)));
-        assert_ne!(writings.verifier(Origin::LocalUser(1)), before[0]);
-        assert_eq!(writings.verifier(Origin::LocalUser(2)), before[1], "another client isn't disturbed");
-    }
-
-    #[tokio::test]
-    async fn the_file_that_is_idle_longest_makes_room_for_another() {
-        let store = Arc::new(MemoryStore::new("root"));
-        let writings = Writings::new(store);
-        let who = Principal::new("root");
-        let path = |number: usize| StorePath::parse(&format!("/f{number}")).unwrap();
-        for number in 0..=MOST_FILES {
-            writings.create(&who, &path(number), None, None).await.unwrap();
-        }
-        let open = (0..=MOST_FILES).filter(|number| writings.end(&path(*number)).is_some());
-        assert_eq!(open.collect::<Vec<_>>(), (1..=MOST_FILES).collect::<Vec<_>>());
     }
 }
