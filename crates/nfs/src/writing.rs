@@ -399,14 +399,18 @@ impl Writings {
             );
             return Err(Fault(N3Status::Inval));
         }
-        let memory = length + PIECE_BYTES;
+        // A copy: as a part of its call, it would keep the whole of it.
+        let mut kept = data.to_vec();
+        // The piece that came first may be longer. Its bytes behind this one stay.
+        let replaced = file.ahead.get(&offset);
+        kept.extend_from_slice(replaced.and_then(|piece| piece.get(length..)).unwrap_or_default());
+        let memory = kept.len() + PIECE_BYTES;
         let before = self.ahead_bytes.fetch_add(memory, Ordering::Relaxed);
         if before + memory > ALL_AHEAD_BYTES {
             self.ahead_bytes.fetch_sub(memory, Ordering::Relaxed);
             return Err(Fault(N3Status::Jukebox));
         }
-        // A copy: as a part of its call, it would keep the whole of it.
-        if let Some(replaced) = file.ahead.insert(offset, Bytes::copy_from_slice(&data)) {
+        if let Some(replaced) = file.ahead.insert(offset, kept.into()) {
             self.ahead_bytes.fetch_sub(replaced.len() + PIECE_BYTES, Ordering::Relaxed);
         }
         file.unstable = true;

@@ -79,3 +79,19 @@ async fn the_file_that_is_idle_longest_makes_room_for_another() {
     let open = (0..=MOST_FILES).filter(|number| writings.end(&path(*number)).is_some());
     assert_eq!(open.collect::<Vec<_>>(), (1..=MOST_FILES).collect::<Vec<_>>());
 }
+
+#[tokio::test]
+async fn an_early_piece_that_comes_again_shorter_keeps_the_bytes_behind() {
+    let store = Arc::new(MemoryStore::new("root"));
+    let writings = Writings::new(store);
+    let (who, path) = (Principal::new("root"), StorePath::parse("/f").unwrap());
+    writings.create(&who, &path, None, None).await.unwrap();
+    for (offset, data) in [(2, "cdef"), (2, "CD"), (0, "ab")] {
+        let early = Piece { data: data.into(), ..piece(offset, N3Stable::Not) };
+        assert_eq!(writings.write(&who, &path, early, |_| true).await, Ok(N3Stable::Not));
+    }
+    assert_eq!(writings.ahead_bytes.load(Ordering::Relaxed), 0);
+    writings.close(&who, &path, false).await.unwrap();
+    let reader = writings.store.open(&who, &path).await.unwrap();
+    assert_eq!(reader.read_at(0, 9).await.unwrap(), "abCDef");
+}
