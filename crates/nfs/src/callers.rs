@@ -97,17 +97,30 @@ impl Callers {
     }
 
     /// The permission bits (4, 2 and 1) that a user has on a file, as far as this host knows; all of them
-    /// if the store doesn't keep permissions (`has_permissions`). The store decides at the call itself.
+    /// if the store doesn't keep permissions (`has_permissions`). They may be too many, since the store
+    /// knows the user's groups; too few only of a store's superusers other than root. The store decides at
+    /// the call itself.
     pub fn bits(&self, who: &Principal, status: &FileStatus, has_permissions: bool) -> u32 {
+        let [one, other] = self.possible(who, status, has_permissions);
+        one | other
+    }
+
+    /// Those bits that the user has in any case.
+    pub fn sure_bits(&self, who: &Principal, status: &FileStatus, has_permissions: bool) -> u32 {
+        let [one, other] = self.possible(who, status, has_permissions);
+        one & other
+    }
+
+    /// The bits of a user in the file's group, and of one outside it. They are the same if that doesn't
+    /// matter.
+    fn possible(&self, who: &Principal, status: &FileStatus, has_permissions: bool) -> [u32; 2] {
         if !has_permissions || self.rules.only.is_some() || &*who.user == "root" {
-            return 7;
+            return [7; 2];
         }
         if *who.user == *status.owner {
-            return status.permission >> 6 & 7;
+            return [status.permission >> 6 & 7; 2];
         }
-        // The store knows the user's groups. So this may say too much; too little only of a store's
-        // superusers other than root.
-        (status.permission >> 3 | status.permission) & 7
+        [status.permission >> 3 & 7, status.permission & 7]
     }
 }
 

@@ -86,9 +86,10 @@ impl Export {
         Ok((directory, status, path))
     }
 
-    /// Whether a user may write an object, as far as its mode bits tell. The store decides.
+    /// Whether a user may write an object in any case: another's writer may be ended for this call. The
+    /// store decides whether a user may whose groups matter.
     pub fn may_write(&self, who: &Principal, status: &FileStatus) -> bool {
-        self.callers.bits(who, status, self.capabilities.permissions) & 2 != 0
+        self.callers.sure_bits(who, status, self.capabilities.permissions) & 2 != 0
     }
 
     async fn lookup(&self, who: &Principal, at: &N3Entry<'_>) -> Answer<(StorePath, FileStatus)> {
@@ -284,9 +285,11 @@ impl Export {
             _ => {}
         }
         let may = self.may_move(who, &above, &status);
-        self.let_go_if(may, &path).await;
+        self.let_go(who, may, &path).await;
         let removed = self.store.remove(who, &path, false).await;
-        self.let_go_if(!may && removed.is_ok(), &path).await;
+        if removed.is_ok() && !may {
+            self.let_go(who, true, &path).await;
+        }
         self.listings.forget(&directory);
         Ok(removed?)
     }
@@ -302,28 +305,30 @@ impl Export {
         let replaced = self.status(who, &to).await.ok();
         let may = self.may_move(who, &old_status, &moved)
             && self.may_move(who, &new_status, replaced.as_ref().unwrap_or(&moved));
-        self.let_go_if(may, &from).await;
-        self.let_go_if(may, &to).await;
+        self.let_go(who, may, &from).await;
+        self.let_go(who, may, &to).await;
         let renamed = self.store.rename(who, &from, &to, true).await;
-        self.let_go_if(!may && renamed.is_ok(), &from).await;
-        self.let_go_if(!may && renamed.is_ok(), &to).await;
+        if renamed.is_ok() && !may {
+            self.let_go(who, true, &from).await;
+            self.let_go(who, true, &to).await;
+        }
         self.listings.forget(&old);
         self.listings.forget(&new);
         Ok(renamed?)
     }
 
-    /// Whether a user may take an entry out of a directory, as far as mode bits tell. The store decides.
+    /// Whether a user may take an entry out of a directory in any case.
     fn may_move(&self, who: &Principal, directory: &FileStatus, entry: &FileStatus) -> bool {
         let is_sticky = directory.permission & 0o1000 != 0;
         let owns = |status: &FileStatus| *who.user == *status.owner || &*who.user == "root";
         self.may_write(who, directory) && (!is_sticky || owns(directory) || owns(entry))
     }
 
-    /// Closes what is open at a path and beneath, before the path means something else. Only for a caller
-    /// who may change it: a stranger's call mustn't end files that are being written.
-    async fn let_go_if(&self, may: bool, path: &StorePath) {
-        if may {
-            self.writings.close_below(path).await;
+    /// Closes what is open at a path and beneath, before the path means something else. Without `all` only
+    /// what the caller writes: a stranger's call mustn't end files that others are writing.
+    async fn let_go(&self, who: &Principal, all: bool, path: &StorePath) {
+        self.writings.close_below(path, |writer| all || writer.user == who.user).await;
+        if all {
             self.readings.forget_below(path);
         }
     }

@@ -338,6 +338,26 @@ fn strangers_do_not_disturb_a_file_that_is_being_written() {
 }
 
 #[test]
+fn a_groups_rights_let_nobody_else_end_a_file_that_is_being_written() {
+    let mut served = Served::new();
+    let for_group = N3Settings { mode: Some(0o775), ..NOTHING };
+    assert_eq!(served.set(&served.root.clone(), for_group.clone(), None), N3Status::Ok);
+    let file = served.create("f", N3CreateHow::Guarded(for_group)).unwrap();
+    let at = served.at("f");
+    let before = served.write(&file, 6, b"third", N3Stable::Not).unwrap().verifier;
+    let own = served.as_nobody();
+    assert_eq!(served.write(&file, 99, b"x", N3Stable::Not).unwrap_err(), N3Status::Jukebox);
+    assert_eq!(served.client.n3_remove(&at).unwrap().status, N3Status::Acces);
+    let rename = N3Rename { from: at.clone(), to: N3Entry { name: "g".into(), ..at } };
+    assert_eq!(served.client.n3_rename(&rename).unwrap().status, N3Status::Acces);
+    let size = N3Settings { size: Some(0), ..NOTHING };
+    assert_eq!(served.set(&file, size, None), N3Status::Jukebox);
+    served.client = own;
+    served.write(&file, 0, b"onetwo", N3Stable::Not).unwrap();
+    assert_eq!(served.commit(&file), Ok(before), "nothing was lost");
+}
+
+#[test]
 fn a_reader_whose_rights_end_reads_no_more_after_a_second() {
     let mut served = Served::new();
     let file = served.new_file("f");

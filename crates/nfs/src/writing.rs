@@ -263,7 +263,7 @@ impl Writings {
     }
 
     /// Writes a piece. Returns how safe it is. `may_write` tells, by a file's mode bits, whether the user
-    /// may.
+    /// may in any case.
     ///
     /// # Errors
     /// Those of the store. `Inval`: the store writes files only at their end, and this isn't there.
@@ -564,22 +564,22 @@ impl Writings {
         self.slots().remove(path);
     }
 
-    /// Closes the files at a path and beneath.
-    pub async fn close_below(&self, path: &StorePath) {
-        self.close_all(|open, _| path.contains(open)).await;
+    /// Closes the files at a path and beneath that certain users write.
+    pub async fn close_below(&self, path: &StorePath, of: impl Fn(&Principal) -> bool) {
+        self.close_all(|open, _| path.contains(open), of).await;
     }
 
-    async fn close_all(&self, which: impl Fn(&StorePath, &Slot) -> bool) {
+    async fn close_all(&self, which: impl Fn(&StorePath, &Slot) -> bool, of: impl Fn(&Principal) -> bool) {
         let open = self.slots().clone();
         for (path, _) in open.into_iter().filter(|(path, slot)| which(path, slot)) {
             // The failure is logged, and the client learns it by the verifier.
-            let _ = self.end_of(&path, |_| true).await;
+            let _ = self.end_of(&path, |file| of(&file.who)).await;
         }
     }
 
     /// Closes files that weren't written for a while.
     pub async fn sweep(&self) {
-        self.close_all(|_, slot| slot.used().elapsed() >= IDLE).await;
+        self.close_all(|_, slot| slot.used().elapsed() >= IDLE, |_| true).await;
         let mut gaps = self.gaps.lock().unwrap_or_else(PoisonError::into_inner);
         gaps.retain(|_, (_, _, since)| since.elapsed() < LOSS);
     }

@@ -48,7 +48,7 @@ async fn early_pieces_take_bounded_memory_however_small_they_are() {
         kept += 1;
         assert!(kept <= most);
     }
-    writings.close_below(&path).await;
+    writings.close_below(&path, |_| true).await;
     assert_eq!(writings.ahead_bytes.load(Ordering::Relaxed), 0);
 }
 
