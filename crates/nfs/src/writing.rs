@@ -285,10 +285,10 @@ impl Writings {
                 continue;
             }
             let written = self.write_to(&mut state, who, path, piece, may_write).await;
-            // A write that waits, perhaps a stranger's, doesn't keep the file open.
+            // A write that waits or is refused, perhaps a stranger's, doesn't keep the file open.
             match written {
-                Err(Fault(N3Status::Jukebox)) => slot.note_end(&state),
-                _ => slot.touch(&state),
+                Ok(_) => slot.touch(&state),
+                Err(_) => slot.note_end(&state),
             }
             if state.file.is_none() {
                 self.drop_slot(path, &mut state);
@@ -503,7 +503,7 @@ impl Writings {
             Ok(()) => Ok(true),
             Err(error) => {
                 let fault = self.after(error, &mut state);
-                slot.touch(&state);
+                slot.note_end(&state);
                 Err(fault)
             }
         }
@@ -610,7 +610,7 @@ impl Writings {
             }
             Err(error) => {
                 let fault = self.after(error, &mut state);
-                slot.touch(&state);
+                slot.note_end(&state);
                 Err(fault)
             }
         }

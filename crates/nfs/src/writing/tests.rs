@@ -95,3 +95,19 @@ async fn an_early_piece_that_comes_again_shorter_keeps_the_bytes_behind() {
     let reader = writings.store.open(&who, &path).await.unwrap();
     assert_eq!(reader.read_at(0, 9).await.unwrap(), "abCDef");
 }
+
+#[tokio::test(start_paused = true)]
+async fn refused_writes_do_not_keep_a_file_open() {
+    let store = Arc::new(MemoryStore::new("root"));
+    let writings = Writings::new(store.clone());
+    let (who, path) = (Principal::new("root"), StorePath::parse("/d/f").unwrap());
+    store.mkdirs(&who, &StorePath::parse("/d").unwrap(), Some(0o700)).await.unwrap();
+    writings.create(&who, &path, None, None).await.unwrap();
+    for _ in 0..2 {
+        tokio::time::advance(Duration::from_secs(3)).await;
+        let eves = writings.write(&Principal::new("eve"), &path, piece(0, N3Stable::Not), |_| true).await;
+        assert_eq!(eves, Err(Fault(N3Status::Acces)));
+    }
+    writings.sweep().await;
+    assert_eq!(writings.end(&path), None);
+}
