@@ -156,11 +156,12 @@ impl Writings {
         self.losses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How long ago this gap was first seen; None, and it is remembered, if it wasn't.
+    /// How long ago this gap was first seen; None, and it is remembered, if it wasn't. Stable writes that
+    /// wait have the same gap if it begins at the same place.
     fn seen(&self, path: &StorePath, stable: bool, (end, from): (u64, u64)) -> Option<Duration> {
-        let mut gaps = self.gaps.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = gaps.get(&(path.clone(), stable)).filter(|gap| (gap.0, gap.1) == (end, from));
-        if let Some((_, _, since)) = known {
+        let mut gaps = self.gaps();
+        let is_same = |gap: &&Gap| gap.0 == end && (stable || gap.1 == from);
+        if let Some((_, _, since)) = gaps.get(&(path.clone(), stable)).filter(is_same) {
             return Some(since.elapsed());
         }
         if gaps.len() >= MOST_GAPS {
@@ -168,6 +169,18 @@ impl Writings {
         }
         gaps.insert((path.clone(), stable), (end, from, Instant::now()));
         None
+    }
+
+    /// Forgets the gap for which stable writes wait: the file goes on.
+    fn goes_on(&self, path: &StorePath) {
+        let mut gaps = self.gaps();
+        if !gaps.is_empty() {
+            gaps.remove(&(path.clone(), true));
+        }
+    }
+
+    fn gaps(&self) -> MutexGuard<'_, HashMap<Waiting, Gap>> {
+        self.gaps.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn slots(&self) -> MutexGuard<'_, HashMap<StorePath, Arc<Slot>>> {
@@ -331,11 +344,17 @@ impl Writings {
             }
         };
         file.clients.extend(client.filter(|client| !file.clients.contains(client)));
-        if offset > file.writer.position() {
+        let end = file.writer.position();
+        if offset > end {
             return self.keep_ahead(file, path, Piece { client, offset, data, stable });
         }
         let written = match self.append(file, path, offset, data).await {
-            Ok(()) => self.take_ahead(file, path).await,
+            Ok(()) => {
+                if file.writer.position() > end {
+                    self.goes_on(path);
+                }
+                self.take_ahead(file, path).await
+            }
             error => error,
         };
         let synced = match written {
@@ -580,8 +599,7 @@ impl Writings {
     /// Closes files that weren't written for a while.
     pub async fn sweep(&self) {
         self.close_all(|_, slot| slot.used().elapsed() >= IDLE, |_| true).await;
-        let mut gaps = self.gaps.lock().unwrap_or_else(PoisonError::into_inner);
-        gaps.retain(|_, (_, _, since)| since.elapsed() < LOSS);
+        self.gaps().retain(|_, (_, _, since)| since.elapsed() < LOSS);
     }
 
     /// Lets readers see a file up to `end`. Returns whether that took a flush, so that earlier readers may

@@ -111,3 +111,24 @@ async fn refused_writes_do_not_keep_a_file_open() {
     writings.sweep().await;
     assert_eq!(writings.end(&path), None);
 }
+
+#[tokio::test(start_paused = true)]
+async fn each_of_two_stable_writes_behind_a_hole_is_refused_in_the_end() {
+    let store = Arc::new(MemoryStore::new("root"));
+    let writings = Writings::new(store);
+    let (who, path) = (Principal::new("root"), StorePath::parse("/f").unwrap());
+    writings.create(&who, &path, None, None).await.unwrap();
+    for (pause, status) in [(0, N3Status::Jukebox), (10, N3Status::Jukebox), (10, N3Status::Inval)] {
+        tokio::time::advance(Duration::from_secs(pause)).await;
+        for offset in [9, 8] {
+            let written = writings.write(&who, &path, piece(offset, N3Stable::File), |_| true).await;
+            assert_eq!(written, Err(Fault(status)));
+        }
+    }
+    // The same hole in a file that was filled meanwhile, and emptied, is another one.
+    writings.write(&who, &path, piece(0, N3Stable::File), |_| true).await.unwrap();
+    writings.close(&who, &path, false).await.unwrap();
+    writings.store.truncate(&who, &path, 0).await.unwrap();
+    let written = writings.write(&who, &path, piece(9, N3Stable::File), |_| true).await;
+    assert_eq!(written, Err(Fault(N3Status::Jukebox)));
+}
