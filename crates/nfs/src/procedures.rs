@@ -240,7 +240,7 @@ impl Export {
         let path = self.path(who, &read.file).await?;
         let length = (read.count as usize).min(TRANSFER_BYTES);
         let Some(end) = read.offset.checked_add(length as u64) else { return Err(Fault(N3Status::Inval)) };
-        let shown = self.writings.show(&path, end).await?;
+        let shown = self.writings.show(who, &path, end).await?;
         if shown {
             self.readings.forget_below(&path);
         }

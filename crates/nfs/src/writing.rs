@@ -602,16 +602,20 @@ impl Writings {
         self.gaps().retain(|_, (_, _, since)| since.elapsed() < LOSS);
     }
 
-    /// Lets readers see a file up to `end`. Returns whether that took a flush, so that earlier readers may
+    /// Lets a reader see a file up to `end`. Returns whether that took a flush, so that earlier readers may
     /// see less.
     ///
     /// # Errors
-    /// Those of the store.
-    pub async fn show(&self, path: &StorePath, end: u64) -> Answer<bool> {
+    /// Those of the store. `Jukebox`: the store shows the file from its close on, and that isn't for this
+    /// user to bring about, or the file couldn't be written on.
+    pub async fn show(&self, who: &Principal, path: &StorePath, end: u64) -> Answer<bool> {
         if !self.capabilities.visible_while_written {
-            // Readers see it from its close on.
             let open = self.end(path).is_some();
-            let gap = self.end_of(path, |_| true).await?;
+            let appends = self.capabilities.append;
+            let gap = self.end_of(path, |file| appends && file.who.user == who.user).await?;
+            if self.end(path).is_some() {
+                return Err(Fault(N3Status::Jukebox));
+            }
             return gap.map_or(Ok(open), |_| Err(Fault(N3Status::Inval)));
         }
         let Some(slot) = self.slot(path) else { return Ok(false) };

@@ -132,3 +132,21 @@ async fn each_of_two_stable_writes_behind_a_hole_is_refused_in_the_end() {
     let written = writings.write(&who, &path, piece(9, N3Stable::File), |_| true).await;
     assert_eq!(written, Err(Fault(N3Status::Jukebox)));
 }
+
+#[tokio::test]
+async fn a_reader_ends_only_its_own_writer_and_only_if_it_may_go_on() {
+    let (who, path) = (Principal::new("root"), StorePath::parse("/f").unwrap());
+    for (append, user, is_ended) in [(true, "root", true), (true, "eve", false), (false, "root", false)] {
+        // A store that shows files from their close on.
+        let mut writings = Writings::new(Arc::new(MemoryStore::new("root")));
+        writings.capabilities =
+            Capabilities { append, visible_while_written: false, ..writings.capabilities };
+        writings.create(&who, &path, None, None).await.unwrap();
+        writings.write(&who, &path, piece(0, N3Stable::Not), |_| true).await.unwrap();
+        let shown = writings.show(&Principal::new(user), &path, 1).await;
+        assert_eq!(shown, if is_ended { Ok(true) } else { Err(Fault(N3Status::Jukebox)) });
+        assert_eq!(writings.end(&path).is_none(), is_ended);
+        writings.close(&who, &path, false).await.unwrap();
+        assert_eq!(writings.show(&Principal::new(user), &path, 1).await, Ok(false), "it isn't open");
+    }
+}
