@@ -2,7 +2,7 @@
 //! the answer was read. Clients then send the same message, with the same transaction id.
 //!
 //! The server remembers the answers of a client's last calls, and gives them again. It does so only
-//! for the procedures of [`OncOptions::repeated`](crate::OncOptions), and not over the connection that
+//! for the procedures of [`OncOptions::repeated`](crate::OncOptions), and not over a connection that
 //! has the answer already: some clients use a transaction id there for many calls.
 
 use crate::net::origin::Origin;
@@ -20,6 +20,9 @@ const CALL_BYTES: usize = 512;
 /// Memory for all remembered calls: some 25,000 with small answers. If it is used up, the origin that
 /// has the most forgets its oldest.
 const BYTES: usize = 16 << 20;
+
+/// Connections of a call that have its answer. A client that opens more has left the older ones.
+const CONNECTIONS: usize = 8;
 
 /// How long a call is remembered after its end. Linux's client waits for an answer for 60 s before it
 /// connects anew.
@@ -66,8 +69,8 @@ struct State {
 
 struct Entry {
     number: u64,
-    /// The connection over which it came.
-    connection: u64,
+    /// The last connections over which it came.
+    connections: VecDeque<u64>,
     /// None while it runs.
     answer: Option<Bytes>,
 }
@@ -117,15 +120,21 @@ impl Repeats {
         let until = Instant::now() + self.wait;
         let mut state = self.state();
         loop {
-            match state.calls.get(&key) {
-                Some(Entry { answer: Some(answer), connection: first, .. }) if *first != connection => {
+            match state.calls.get_mut(&key) {
+                Some(Entry { answer: Some(answer), connections, .. })
+                    if !connections.contains(&connection) =>
+                {
+                    connections.push_back(connection);
+                    if connections.len() > CONNECTIONS {
+                        connections.pop_front();
+                    }
                     return Known::Answered(answer.clone());
                 }
                 Some(Entry { answer: None, .. }) => {}
                 _ => {
                     state.last += 1;
                     let number = state.last;
-                    state.calls.insert(key, Entry { number, connection, answer: None });
+                    state.calls.insert(key, Entry { number, connections: [connection].into(), answer: None });
                     return Known::New(Claim { repeats: self, key, number });
                 }
             }
@@ -252,6 +261,17 @@ mod tests {
         assert_eq!(repeats.call(key(ADA, 1), 2, b"two").unwrap(), "one");
         assert_eq!(repeats.call(key(ADA, 1), 1, b"three"), None, "another call with the same number");
         assert_eq!(repeats.call(key(ADA, 1), 2, b"four").unwrap(), "three");
+        assert_eq!(repeats.call(key(ADA, 1), 2, b"five"), None, "this one has the answer, too");
+    }
+
+    #[test]
+    fn few_connections_are_remembered_for_an_answer() {
+        let repeats = Repeats::new(8);
+        for connection in 0..=100 {
+            assert_eq!(repeats.call(key(ADA, 1), connection, b"one").is_none(), connection == 0);
+        }
+        assert_eq!(repeats.state().calls[&key(ADA, 1)].connections.len(), CONNECTIONS);
+        assert_eq!(repeats.call(key(ADA, 1), 100, b"two"), None);
     }
 
     #[test]
