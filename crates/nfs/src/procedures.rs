@@ -7,12 +7,10 @@ use crate::attributes::{at_creation, size};
 use crate::fault::{Answer, Fault};
 use crate::listing::{OWN, PARENT};
 use crate::log::seldom;
-use crate::turns;
 use crate::wire::*;
 use crate::writing::Piece;
 use crate::{Export, TRANSFER_BYTES};
 use bytes::Bytes;
-use strait_flexrpc::Origin;
 use strait_flexrpc::stub::{Request, ServiceError};
 use strait_store::{
     CreateOptions, ErrorKind, FileStatus, MAX_NAME_BYTES, Principal, StorePath, StoreStatus, encoding,
@@ -229,7 +227,7 @@ impl Export {
         while at < to {
             let piece = zeros.slice(..zeros.len().min((to - at) as usize));
             let length = piece.len() as u64;
-            let piece = Piece { client: None, offset: at, data: piece, stable: N3Stable::Not };
+            let piece = Piece { offset: at, data: piece, stable: N3Stable::Not };
             self.writings.write(who, path, piece, |status| self.may_write(who, status)).await?;
             at += length;
         }
@@ -252,7 +250,7 @@ impl Export {
         Ok(N3Bytes { attributes: None, count: data.len() as u32, at_end, data: data.into() })
     }
 
-    async fn write(&self, who: &Principal, client: Origin, write: N3Write<'_>) -> Answer<N3Written> {
+    async fn write(&self, who: &Principal, write: N3Write<'_>) -> Answer<N3Written> {
         let path = self.path(who, &write.file).await?;
         let data = write.data.into_bytes();
         let data = data.slice(..data.len().min(write.count as usize));
@@ -261,19 +259,19 @@ impl Export {
             return Err(Fault(N3Status::Fbig));
         }
         // Before the write: if it is lost while this call ends, the client should see a change.
-        let verifier = self.writings.verifier(client);
-        let piece = Piece { client: Some(client), offset: write.offset, data, stable: write.stable };
+        let verifier = self.writings.verifier(&path);
+        let piece = Piece { offset: write.offset, data, stable: write.stable };
         let written = self.writings.write(who, &path, piece, |status| self.may_write(who, status)).await;
         let stable = written.map_err(Fault::of_object)?;
         Ok(N3Written { file: UNKNOWN, count, stable, verifier })
     }
 
-    async fn commit(&self, who: &Principal, client: Origin, commit: &N3Commit<'_>) -> Answer<N3Committed> {
+    async fn commit(&self, who: &Principal, commit: &N3Commit<'_>) -> Answer<N3Committed> {
         let path = self.path(who, &commit.file).await?;
-        self.writings.commit(who, client, &path).await.map_err(Fault::of_object)?;
+        self.writings.commit(who, &path).await.map_err(Fault::of_object)?;
         let status = self.status(who, &path).await.map_err(Fault::of_object)?;
         let file = N3Change { before: None, after: Some(self.attributes(&path, &status)) };
-        Ok(N3Committed { file, verifier: self.writings.verifier(client) })
+        Ok(N3Committed { file, verifier: self.writings.verifier(&path) })
     }
 
     async fn remove(&self, who: &Principal, at: &N3Entry<'_>, directories: bool) -> Answer<()> {
@@ -519,8 +517,7 @@ impl NfsV3Service for Export {
     }
 
     fn n3_write(&self, call: &Request, write: N3Write<'static>) -> Result<N3WriteResult, ServiceError> {
-        let client = turns::client(call);
-        Ok(match self.answer(call, async |who| self.write(who, client, write).await) {
+        Ok(match self.answer(call, async |who| self.write(who, write).await) {
             Ok(written) => N3WriteResult::Ok(written),
             Err(Fault(status)) => N3WriteResult::Default(status, UNKNOWN),
         })
@@ -635,8 +632,7 @@ impl NfsV3Service for Export {
     }
 
     fn n3_commit(&self, call: &Request, commit: N3Commit<'static>) -> Result<N3CommitResult, ServiceError> {
-        let client = turns::client(call);
-        Ok(match self.answer(call, async |who| self.commit(who, client, &commit).await) {
+        Ok(match self.answer(call, async |who| self.commit(who, &commit).await) {
             Ok(committed) => N3CommitResult::Ok(committed),
             Err(Fault(status)) => N3CommitResult::Default(status, UNKNOWN),
         })

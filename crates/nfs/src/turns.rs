@@ -6,7 +6,7 @@ use strait_flexrpc::Origin;
 use strait_flexrpc::stub::Request;
 
 /// The client that made a call: what runs for a user of this host, or another host.
-pub fn client(call: &Request) -> Origin {
+fn client(call: &Request) -> Origin {
     Origin::of(call.local_user, call.peer.ip())
 }
 

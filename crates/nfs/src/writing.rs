@@ -18,10 +18,10 @@ use crate::log::seldom;
 use crate::wire::{N3Stable, N3Status};
 use bytes::Bytes;
 use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use strait_flexrpc::Origin;
 use strait_store::{
     Capabilities, CreateOptions, Error, ErrorKind, FileStatus, FileSystem, FileType, FileWriter,
     MAX_CHUNK_BYTES, Principal, Result, StorePath,
@@ -45,15 +45,13 @@ const LOSS: Duration = Duration::from_secs(600);
 const PATIENCE: Duration = Duration::from_secs(15);
 /// Gaps that are remembered, some hundred bytes each.
 const MOST_GAPS: usize = 1_024;
-/// Clients whose losses are remembered. More change the verifiers of all.
+/// Files whose losses are remembered. More change the verifiers of all.
 const MOST_LOSSES: usize = 16_384;
-/// More losses than a client has meanwhile.
-const LOSSES_OF_CLIENT: u64 = 1 << 32;
+/// More losses than a file has meanwhile.
+const LOSSES_OF_FILE: u64 = 1 << 32;
 
 /// Bytes for a place of a file, which a client wants to be as safe as `stable` says.
 pub struct Piece {
-    /// None for the server itself.
-    pub client: Option<Origin>,
     pub offset: u64,
     pub data: Bytes,
     pub stable: N3Stable,
@@ -69,14 +67,16 @@ pub struct Writings {
     gaps: Mutex<HashMap<Waiting, Gap>>,
 }
 
-/// Losses of bytes that were answered as unstable. Each changes the verifier for the clients that wrote
-/// them, and for no others: one user's losses would else make others' clients repeat writes for ever.
+/// Losses of bytes that were answered as unstable. Each changes the verifier of its file, and of no others:
+/// one user's losses would else make others' clients repeat writes for ever.
 struct Losses {
-    /// The verifier for clients without a loss, and since when it is. A start counts as a loss, since an
+    /// The verifier of files without a loss, and since when it is. A start counts as a loss, since an
     /// earlier server may have been killed.
     base: (u64, Instant),
-    /// How many losses a client had, and when the last.
-    of_clients: HashMap<Origin, (u64, Instant)>,
+    /// How many losses a file had, and when the last. By the path's digest: paths take much memory, and
+    /// two files with one digest only get new verifiers together.
+    of_files: HashMap<u64, (u64, Instant)>,
+    digests: RandomState,
 }
 
 /// A file in which bytes are missing, and whether a stable write waits for them, or a COMMIT found the gap.
@@ -108,8 +108,6 @@ struct Writing {
     /// Bytes were answered as unstable since the last sync.
     unstable: bool,
     ahead: BTreeMap<u64, Bytes>,
-    /// The clients that wrote.
-    clients: Vec<Origin>,
     /// Made here: no earlier server has lost bytes of it.
     is_new: bool,
     /// The verifier of the exclusive CREATE that made it.
@@ -127,29 +125,20 @@ impl Writings {
             store,
             slots: Mutex::default(),
             ahead_bytes: AtomicUsize::new(0),
-            losses: Mutex::new(Losses { base: (start, Instant::now()), of_clients: HashMap::new() }),
+            losses: Mutex::new(Losses::since(start)),
             gaps: Mutex::default(),
         }
     }
 
-    /// The verifier of a client's unstable writes: another after each start, and after each loss of them.
-    /// It then repeats them.
-    pub fn verifier(&self, client: Origin) -> [u8; 8] {
-        self.losses().of(client).0.to_be_bytes()
+    /// The verifier of a file's unstable writes: another after each start, and after each loss of them.
+    /// Clients then repeat them.
+    pub fn verifier(&self, path: &StorePath) -> [u8; 8] {
+        self.losses().of(path).0.to_be_bytes()
     }
 
     /// Bytes of a file are lost that were answered as unstable.
-    fn lose(&self, file: &Writing) {
-        let mut losses = self.losses();
-        for client in &file.clients {
-            if losses.of_clients.len() >= MOST_LOSSES {
-                // Verifiers that nobody has seen.
-                losses.base = (losses.base.0 + LOSSES_OF_CLIENT, Instant::now());
-                losses.of_clients.clear();
-            }
-            let (count, last) = losses.of_clients.entry(*client).or_insert((0, Instant::now()));
-            (*count, *last) = (*count + 1, Instant::now());
-        }
+    fn lose(&self, path: &StorePath) {
+        self.losses().add(path);
     }
 
     fn losses(&self) -> MutexGuard<'_, Losses> {
@@ -318,7 +307,7 @@ impl Writings {
         piece: Piece,
         may_write: impl Fn(&FileStatus) -> bool,
     ) -> Answer<N3Stable> {
-        let Piece { client, offset, data, stable } = piece;
+        let Piece { offset, data, stable } = piece;
         if state.file.as_ref().is_some_and(|file| file.who.user != who.user) {
             // A stranger's call mustn't end a file that is being written.
             if !may_write(&self.store.stat(who, path).await?) {
@@ -343,10 +332,9 @@ impl Writings {
                 state.file.insert(Writing::new(who, self.reopen(who, &status, path).await?))
             }
         };
-        file.clients.extend(client.filter(|client| !file.clients.contains(client)));
         let end = file.writer.position();
         if offset > end {
-            return self.keep_ahead(file, path, Piece { client, offset, data, stable });
+            return self.keep_ahead(file, path, Piece { offset, data, stable });
         }
         let written = match self.append(file, path, offset, data).await {
             Ok(()) => {
@@ -363,7 +351,7 @@ impl Writings {
             Err(error) => Err(error),
         };
         file.unstable |= matches!(synced, Ok(N3Stable::Not));
-        synced.map_err(|error| self.after(error, state))
+        synced.map_err(|error| self.after(error, path, state))
     }
 
     /// Opens an existing file at its end.
@@ -404,7 +392,7 @@ impl Writings {
 
     /// Keeps bytes that came before those in front of them.
     fn keep_ahead(&self, file: &mut Writing, path: &StorePath, piece: Piece) -> Answer<N3Stable> {
-        let Piece { offset, data, stable, .. } = piece;
+        let Piece { offset, data, stable } = piece;
         let (end, length) = (file.writer.position(), data.len());
         if stable != N3Stable::Not {
             // The client repeats it. Meanwhile the others may come.
@@ -444,7 +432,7 @@ impl Writings {
             let (offset, data) = first.remove_entry();
             self.ahead_bytes.fetch_sub(data.len() + PIECE_BYTES, Ordering::Relaxed);
             if let Err(error) = self.append(file, path, offset, data).await {
-                self.lose(file);
+                self.lose(path);
                 return Err(error);
             }
         }
@@ -467,20 +455,20 @@ impl Writings {
 
     /// After a failure, a writer that doesn't go on is dropped, and with it perhaps bytes that were
     /// answered as unstable.
-    fn after(&self, error: Error, state: &mut State) -> Fault {
+    fn after(&self, error: Error, path: &StorePath, state: &mut State) -> Fault {
         // A refused write leaves the writer usable.
         let goes_on = |file: &Writing| error.kind() == ErrorKind::InvalidArgument || file.writer.goes_on();
         if !state.file.as_ref().is_some_and(goes_on) {
-            self.abandon(state);
+            self.abandon(path, state);
         }
         error.into()
     }
 
-    fn abandon(&self, state: &mut State) {
+    fn abandon(&self, path: &StorePath, state: &mut State) {
         let Some(file) = state.file.take() else { return };
         self.forget_ahead(&file);
         if file.unstable {
-            self.lose(&file);
+            self.lose(path);
         }
     }
 
@@ -493,11 +481,11 @@ impl Writings {
     ///
     /// # Errors
     /// Those of the store. `Inval`: bytes before the last ones are missing, and weren't lost here.
-    pub async fn commit(&self, who: &Principal, client: Origin, path: &StorePath) -> Answer<()> {
+    pub async fn commit(&self, who: &Principal, path: &StorePath) -> Answer<()> {
         if self.sync_of_other(who, path).await? {
             return Ok(());
         }
-        let (_, lost) = self.losses().of(client);
+        let (_, lost) = self.losses().of(path);
         let Some((gap, is_new)) = self.end_of(path, |file| file.who.user == who.user).await? else {
             return Ok(());
         };
@@ -521,7 +509,7 @@ impl Writings {
         match file.sync().await {
             Ok(()) => Ok(true),
             Err(error) => {
-                let fault = self.after(error, &mut state);
+                let fault = self.after(error, path, &mut state);
                 slot.note_end(&state);
                 Err(fault)
             }
@@ -567,14 +555,14 @@ impl Writings {
             seldom!(warn, "write {path}: bytes {end} to {at} never came; those behind them are dropped");
             self.forget_ahead(file);
             file.ahead.clear();
-            self.lose(file);
+            self.lose(path);
         }
         match file.writer.close().await {
             Ok(_) => {
                 state.file = None;
                 Ok(gap)
             }
-            Err(error) => Err(self.after(error, state)),
+            Err(error) => Err(self.after(error, path, state)),
         }
     }
 
@@ -631,7 +619,7 @@ impl Writings {
                 Ok(true)
             }
             Err(error) => {
-                let fault = self.after(error, &mut state);
+                let fault = self.after(error, path, &mut state);
                 slot.note_end(&state);
                 Err(fault)
             }
@@ -646,10 +634,26 @@ fn refuse(path: &StorePath, offset: u64) -> Result<()> {
 }
 
 impl Losses {
-    /// A client's verifier, and its last loss.
-    fn of(&self, client: Origin) -> (u64, Instant) {
+    /// None so far; the first verifier is `start`.
+    fn since(start: u64) -> Self {
+        Self { base: (start, Instant::now()), of_files: HashMap::new(), digests: RandomState::new() }
+    }
+
+    /// A file's verifier, and its last loss.
+    fn of(&self, path: &StorePath) -> (u64, Instant) {
         let (base, since) = self.base;
-        self.of_clients.get(&client).map_or((base, since), |(count, last)| (base + count, *last))
+        let of_file = self.of_files.get(&self.digests.hash_one(path));
+        of_file.map_or((base, since), |(count, last)| (base + count, *last))
+    }
+
+    fn add(&mut self, path: &StorePath) {
+        if self.of_files.len() >= MOST_LOSSES {
+            // Verifiers that nobody has seen.
+            self.base = (self.base.0 + LOSSES_OF_FILE, Instant::now());
+            self.of_files.clear();
+        }
+        let (count, last) = self.of_files.entry(self.digests.hash_one(path)).or_insert((0, Instant::now()));
+        (*count, *last) = (*count + 1, Instant::now());
     }
 }
 
@@ -680,7 +684,6 @@ impl Writing {
             writer,
             unstable: false,
             ahead: BTreeMap::new(),
-            clients: Vec::new(),
             is_new: false,
             made_by: None,
             record: None,

@@ -18,7 +18,7 @@ async fn a_file_without_writes_is_closed_after_a_while() {
 }
 
 fn piece(offset: u64, stable: N3Stable) -> Piece {
-    Piece { client: Some(Origin::LocalUser(1)), offset, data: "x".into(), stable }
+    Piece { offset, data: "x".into(), stable }
 }
 
 #[tokio::test(start_paused = true)]
@@ -58,13 +58,14 @@ async fn an_early_piece_that_does_not_fit_is_a_loss() {
     let writings = Writings::new(store);
     let (who, path) = (Principal::new("root"), StorePath::parse("/f").unwrap());
     writings.create(&who, &path, None, None).await.unwrap();
-    let before = [1, 2].map(|user| writings.verifier(Origin::LocalUser(user)));
+    let other_path = StorePath::parse("/g").unwrap();
+    let before = [&path, &other_path].map(|path| writings.verifier(path));
     let early = Piece { data: "yz".into(), ..piece(2, N3Stable::Not) };
     assert_eq!(writings.write(&who, &path, early, |_| true).await, Ok(N3Stable::Not));
     let other = Piece { data: "abc".into(), ..piece(0, N3Stable::Not) };
     assert_eq!(writings.write(&who, &path, other, |_| true).await, Err(Fault(N3Status::Inval)));
-    assert_ne!(writings.verifier(Origin::LocalUser(1)), before[0]);
-    assert_eq!(writings.verifier(Origin::LocalUser(2)), before[1], "another client isn't disturbed");
+    assert_ne!(writings.verifier(&path), before[0]);
+    assert_eq!(writings.verifier(&other_path), before[1], "another file's writers aren't disturbed");
 }
 
 #[tokio::test]
@@ -149,4 +150,22 @@ async fn a_reader_ends_only_its_own_writer_and_only_if_it_may_go_on() {
         writings.close(&who, &path, false).await.unwrap();
         assert_eq!(writings.show(&Principal::new(user), &path, 1).await, Ok(false), "it isn't open");
     }
+}
+
+#[test]
+fn more_losses_than_are_remembered_change_all_verifiers() {
+    let writings = Writings::new(Arc::new(MemoryStore::new("root")));
+    let path = |number: usize| StorePath::parse(&format!("/f{number}")).unwrap();
+    let before = writings.verifier(&path(0));
+    let mut seen = vec![before];
+    for number in 1..=MOST_LOSSES {
+        writings.lose(&path(number));
+    }
+    seen.push(writings.verifier(&path(1)));
+    assert_eq!(writings.verifier(&path(0)), before);
+    writings.lose(&path(MOST_LOSSES + 1));
+    for number in [0, 1, MOST_LOSSES + 1] {
+        assert!(!seen.contains(&writings.verifier(&path(number))));
+    }
+    assert_eq!(writings.losses().of_files.len(), 1);
 }
