@@ -144,7 +144,9 @@ impl Server {
         let sweeping = tokio::spawn(async move {
             loop {
                 tokio::time::sleep(SWEEP).await;
-                swept.writings.sweep().await;
+                // A close may take long, or for ever. Other files are due meanwhile.
+                let closed = swept.clone();
+                tokio::spawn(async move { closed.writings.sweep().await });
                 swept.readings.sweep();
                 swept.listings.sweep();
             }

@@ -17,9 +17,12 @@ use crate::fault::{Answer, Fault};
 use crate::log::seldom;
 use crate::wire::{N3Stable, N3Status};
 use bytes::Bytes;
+use futures::FutureExt;
+use futures::future::join_all;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use strait_store::{
@@ -89,6 +92,8 @@ type Gap = (u64, u64, Instant);
 struct Slot {
     state: AsyncMutex<State>,
     used: Mutex<Instant>,
+    /// A sweep closes it.
+    closing: AtomicBool,
     /// The file's length with all accepted bytes.
     end: AtomicU64,
 }
@@ -211,12 +216,14 @@ impl Writings {
                     let slot = Arc::new(Slot {
                         state: AsyncMutex::default(),
                         used: Mutex::new(Instant::now()),
+                        closing: AtomicBool::new(false),
                         end: AtomicU64::new(NOT_OPEN),
                     });
                     slots.insert(path.clone(), slot.clone());
                     return Ok(slot);
                 }
-                slots.iter().min_by_key(|(_, slot)| slot.used()).map(|(path, _)| path.clone())
+                let age = |slot: &Slot| (slot.closing.load(Ordering::Acquire), slot.used());
+                slots.iter().min_by_key(|(_, slot)| age(slot)).map(|(path, _)| path.clone())
             };
             if let Some(oldest) = oldest
                 && let Err(fault) = self.end_of(&oldest, |_| true).await
@@ -573,21 +580,41 @@ impl Writings {
 
     /// Closes the files at a path and beneath that certain users write.
     pub async fn close_below(&self, path: &StorePath, of: impl Fn(&Principal) -> bool) {
-        self.close_all(|open, _| path.contains(open), of).await;
-    }
-
-    async fn close_all(&self, which: impl Fn(&StorePath, &Slot) -> bool, of: impl Fn(&Principal) -> bool) {
         let open = self.slots().clone();
-        for (path, _) in open.into_iter().filter(|(path, slot)| which(path, slot)) {
-            // The failure is logged, and the client learns it by the verifier.
-            let _ = self.end_of(&path, |file| of(&file.who)).await;
-        }
+        let below = open.keys().filter(|open| path.contains(open));
+        join_all(below.map(|path| self.close_one(path, |file| of(&file.who)))).await;
     }
 
-    /// Closes files that weren't written for a while.
+    /// Closes files that weren't written for a while, but those that an earlier call is closing.
     pub async fn sweep(&self) {
-        self.close_all(|_, slot| slot.used().elapsed() >= IDLE, |_| true).await;
         self.gaps().retain(|_, (_, _, since)| since.elapsed() < LOSS);
+        let mut open = self.slots().clone();
+        open.retain(|_, slot| slot.is_idle());
+        // The others don't wait for a close that takes long: each of at most MOST_FILES has its own time.
+        join_all(open.iter().filter_map(|(path, slot)| {
+            let closing = Closing::begin(slot)?;
+            Some(async move {
+                self.close_one(path, |_| slot.is_idle()).await;
+                drop(closing);
+            })
+        }))
+        .await;
+    }
+
+    /// Closes a file whose user doesn't wait for it.
+    async fn close_one(&self, path: &StorePath, which: impl FnOnce(&Writing) -> bool) {
+        // A failure is logged, and the client learns it by the verifier.
+        let closed = AssertUnwindSafe(self.end_of(path, which)).catch_unwind().await;
+        if closed.is_err()
+            && let Some(slot) = self.slot(path)
+        {
+            tracing::error!("close {path}: the store has a bug: its writer panicked");
+            let mut state = slot.state.lock().await;
+            self.abandon(path, &mut state);
+            if !state.is_gone {
+                self.drop_slot(path, &mut state);
+            }
+        }
     }
 
     /// Lets a reader see a file up to `end`. Returns whether that took a flush, so that earlier readers may
@@ -665,6 +692,10 @@ impl Slot {
         *self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn is_idle(&self) -> bool {
+        self.used().elapsed() >= IDLE
+    }
+
     fn touch(&self, state: &State) {
         *self.used.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
         self.note_end(state);
@@ -673,6 +704,22 @@ impl Slot {
     fn note_end(&self, state: &State) {
         let end = state.file.as_ref().map_or(NOT_OPEN, |file| file.writer.position());
         self.end.store(end, Ordering::Release);
+    }
+}
+
+/// A sweep closes a slot's file.
+struct Closing<'s>(&'s Slot);
+
+impl<'s> Closing<'s> {
+    /// None if another one does.
+    fn begin(slot: &'s Slot) -> Option<Self> {
+        (!slot.closing.swap(true, Ordering::AcqRel)).then_some(Self(slot))
+    }
+}
+
+impl Drop for Closing<'_> {
+    fn drop(&mut self) {
+        self.0.closing.store(false, Ordering::Release);
     }
 }
 

@@ -1,5 +1,7 @@
 use super::*;
+use async_trait::async_trait;
 use strait_store::MemoryStore;
+use tokio::time::timeout;
 
 #[tokio::test(start_paused = true)]
 async fn a_file_without_writes_is_closed_after_a_while() {
@@ -168,4 +170,57 @@ fn more_losses_than_are_remembered_change_all_verifiers() {
         assert!(!seen.contains(&writings.verifier(&path(number))));
     }
     assert_eq!(writings.losses().of_files.len(), 1);
+}
+
+/// A writer whose close takes for ever, or panics.
+struct Broken {
+    panics: bool,
+}
+
+#[async_trait]
+impl FileWriter for Broken {
+    async fn append(&mut self, _data: Bytes) -> Result<()> {
+        Ok(())
+    }
+
+    async fn flush(&mut self) -> Result<Option<u32>> {
+        Ok(None)
+    }
+
+    async fn sync(&mut self) -> Result<Option<u32>> {
+        Ok(None)
+    }
+
+    async fn close(&mut self) -> Result<Option<u32>> {
+        assert!(!self.panics, "on purpose");
+        std::future::pending().await
+    }
+
+    fn position(&self) -> u64 {
+        0
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_broken_close_keeps_no_other_file_open() {
+    let writings = Writings::new(Arc::new(MemoryStore::new("root")));
+    let who = Principal::new("root");
+    let path = |name: &str| StorePath::parse(name).unwrap();
+    for (name, panics) in [("/stuck", false), ("/panics", true)] {
+        let slot = writings.claim(&path(name)).await.unwrap();
+        let mut state = slot.state.lock().await;
+        state.file = Some(Writing::new(&who, Box::new(Broken { panics })));
+        slot.note_end(&state);
+    }
+    writings.create(&who, &path("/f"), None, None).await.unwrap();
+    let open = |names: [&str; 3]| names.map(|name| writings.end(&path(name)).is_some());
+    assert_eq!(open(["/stuck", "/panics", "/f"]), [true; 3]);
+    tokio::time::advance(IDLE).await;
+    let mut first = std::pin::pin!(writings.sweep());
+    assert!(timeout(IDLE, first.as_mut()).await.is_err(), "it is stuck");
+    assert_eq!(open(["/stuck", "/panics", "/f"]), [true, false, false]);
+    writings.create(&who, &path("/g"), None, None).await.unwrap();
+    tokio::time::advance(IDLE).await;
+    assert!(timeout(IDLE, writings.sweep()).await.is_ok(), "the stuck one is the first's");
+    assert_eq!(open(["/stuck", "/panics", "/g"]), [true, false, false]);
 }
