@@ -58,6 +58,10 @@ const TRANSFER_BYTES: usize = 1 << 20;
 const AROUND_BYTES: usize = 64 << 10;
 /// Calls of all clients at a time. Each blocks a thread while the store works.
 const MOST_CALLS: usize = 128;
+/// Threads for calls. A quarter may wait for the first executions of repeated calls, without a turn; the
+/// others have room for all calls with one, and refuse the rest.
+const THREADS: usize = 2 * MOST_CALLS;
+const _: () = assert!(THREADS - THREADS / 4 > MOST_CALLS);
 /// Connections of all clients. A client has one, or a few. A user (beyond loopback, a host) has as many as
 /// it leaves to others.
 const MOST_CONNECTIONS: usize = 1_024;
@@ -112,7 +116,7 @@ impl Server {
             listen,
             udp: false,
             allow_anonymous: rules.trust_uids,
-            workers: WorkerLimits { most: MOST_CALLS, ..strait_flexrpc::ServerOptions::default().workers },
+            workers: WorkerLimits { most: THREADS, ..strait_flexrpc::ServerOptions::default().workers },
             payload_bytes: TRANSFER_BYTES + AROUND_BYTES,
             connections: MOST_CONNECTIONS,
             // A chain would connect to ports of this host in this user's name.
