@@ -24,6 +24,7 @@ fn post(served: &Served, fields: &str, body: &[u8]) -> Answer {
 }
 
 const THRIFT: &str = "Content-Type: application/x-thrift\r\n";
+const COMPACT_TYPE: &str = "Content-Type: application/vnd.apache.thrift.compact\r\n";
 
 fn info(wire: Wire) -> Bytes {
     methods::ServerInfo::call(wire, 1, &ServerInfoRequest::default().into()).to_bytes()
@@ -211,6 +212,7 @@ fn hostile_requests_get_4xx_and_others_are_served() {
     typed(&post(&served, "Content-Type: text/plain\r\n", &info(JSON)), 415, "InvalidArgument");
     typed(&post(&served, THRIFT, b"hello"), 400, "InvalidArgument");
     typed(&post(&served, THRIFT, b""), 400, "InvalidArgument");
+    thrown(&post(&served, COMPACT_TYPE, b""), 400, Protocol::Compact, "the body is empty");
     typed(&post(&served, THRIFT, b"\0\0\0\x10\x80\x01\0\x01"), 400, "InvalidArgument");
     let wrong = "Authorization: Bearer x\r\n";
     for protocol in [Protocol::Binary, Protocol::Compact, Protocol::Json] {
@@ -282,12 +284,19 @@ fn an_endless_chunked_body_is_cut_at_the_limit() {
 #[test]
 fn a_body_that_comes_too_slowly_times_out() {
     let served = serve_with(|config| config.limits.stall = Duration::from_millis(200));
-    let mut stream = connect(&served);
-    let head = format!("POST /thrift HTTP/1.1\r\nHost: localhost\r\n{THRIFT}Content-Length: 1000\r\n\r\n[1,");
-    stream.write_all(head.as_bytes()).unwrap();
-    let begun = Instant::now();
-    typed(&receive(&mut stream), 408, "TimedOut");
-    assert!(begun.elapsed() < PATIENCE);
+    let slow = |fields: &str, sent: &str| {
+        let mut stream = connect(&served);
+        let head =
+            format!("POST /thrift HTTP/1.1\r\nHost: localhost\r\n{fields}Content-Length: 1000\r\n\r\n");
+        stream.write_all(format!("{head}{sent}").as_bytes()).unwrap();
+        let begun = Instant::now();
+        let answer = receive(&mut stream);
+        assert!(begun.elapsed() < PATIENCE);
+        answer
+    };
+    typed(&slow(THRIFT, ""), 408, "TimedOut");
+    thrown(&slow(THRIFT, "[1,"), 408, Protocol::Json, "the body came too slowly");
+    thrown(&slow(COMPACT_TYPE, ""), 408, Protocol::Compact, "the body came too slowly");
 }
 
 #[test]

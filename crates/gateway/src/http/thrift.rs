@@ -8,7 +8,7 @@ use crate::dispatch::execute;
 use crate::memory::Permit;
 use crate::processor;
 use crate::request::{Body as Asked, Request as Message};
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use hyper::body::{Body, Incoming};
 use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::http::request::Parts;
@@ -51,15 +51,20 @@ impl Front {
                 return protocol.map(|protocol| self.exception(&refusal, protocol, &asked)).ok_or(refusal);
             }
         };
-        let (message, memory) = self.receive(body, most, &asked).await?;
-        let protocol = match (asked.protocol, sniff(&message)) {
-            (Some(protocol), _) => protocol,
-            (None, Sniff::Thrift(Wire { protocol, framed: false })) => protocol,
-            (None, _) => return Err(bad("the body isn't an unframed Thrift message")),
+        let mut message = BytesMut::new();
+        let received = self.receive(body, most, &asked, &mut message).await;
+        // Of a body that broke off, too, the first bytes tell the protocol.
+        let protocol = asked.protocol.or(protocol_of(&message));
+        let complete = received.and_then(|memory| match message.is_empty() {
+            true => Err(bad("the body is empty")),
+            false => Ok((message.freeze(), memory)),
+        });
+        let (message, memory, protocol) = match (complete, protocol) {
+            (Ok((message, memory)), Some(protocol)) => (message, memory, protocol),
+            (Ok(_), None) => return Err(bad("the body isn't an unframed Thrift message")),
+            (Err(refusal), Some(protocol)) => return Ok(self.exception(&refusal, protocol, &asked)),
+            (Err(refusal), None) => return Err(refusal),
         };
-        if message.is_empty() {
-            return Err(bad("the body is empty"));
-        }
         let wire = Wire { protocol, framed: false };
         let request = Message::parse(wire, message, memory);
         let is_bad = matches!(
@@ -102,13 +107,14 @@ impl Front {
         }
     }
 
-    /// The body, after its memory was granted.
+    /// Receives the body into `bytes`, after its memory was granted.
     async fn receive(
         &self,
         mut body: Incoming,
         most: Most,
         asked: &Content,
-    ) -> Result<(Bytes, Option<Permit>), Refusal> {
+        bytes: &mut BytesMut,
+    ) -> Result<Option<Permit>, Refusal> {
         let announced = body.size_hint().exact();
         // A chunked body announces no length, so it needs memory for the largest one.
         let needed = announced.map_or(most.bytes, |length| length as usize);
@@ -118,7 +124,7 @@ impl Front {
             (account.flow().clone(), account.holder().clone())
         };
         let _receiving = Receiving::new(flow, holder, Receiving::units(memory.as_ref()));
-        let mut bytes = BytesMut::with_capacity(announced.map_or(0, |length| length as usize));
+        bytes.reserve(announced.map_or(0, |length| length as usize));
         let mut inflow = Inflow::new(&mut body, &self.shared.limits);
         while let Some(data) = inflow.next().await? {
             if bytes.len() + data.len() > most.bytes {
@@ -126,7 +132,7 @@ impl Front {
             }
             bytes.extend_from_slice(&data);
         }
-        Ok((bytes.freeze(), memory))
+        Ok(memory)
     }
 
     async fn execute(&self, request: Message, sender: Sender) -> Result<Response<Answer>, Refusal> {
@@ -182,8 +188,12 @@ impl Most {
 /// The protocol of the message that an unread body begins with, if that comes soon.
 async fn begun(body: &mut Incoming) -> Option<Protocol> {
     let first = timeout(BEGINNING_PATIENCE, poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx))).await;
-    let data = first.ok()??.ok()?.into_data().ok()?;
-    match sniff(&data) {
+    protocol_of(&first.ok()??.ok()?.into_data().ok()?)
+}
+
+/// The protocol of the unframed message that begins with these bytes.
+fn protocol_of(bytes: &[u8]) -> Option<Protocol> {
+    match sniff(bytes) {
         Sniff::Thrift(Wire { protocol, framed: false }) => Some(protocol),
         _ => None,
     }
