@@ -6,7 +6,7 @@ use strait_store::SessionSecret;
 
 /// The session of a server's writers. A server that takes the place of a killed one has the same, so
 /// that stores give it the files which that one was writing. No two servers have it at a time, since an
-/// address of a network has one listener. None without a fixed port, or without /proc.
+/// address of a network has one listener, which leaves it after its files are closed. None without a fixed port, or without /proc.
 pub fn session(store: &str, listen: SocketAddr) -> Option<SessionSecret> {
     // After a boot the files of the servers before it are let go by the store's own time.
     let boot = std::fs::read("/proc/sys/kernel/random/boot_id").ok()?;

@@ -163,14 +163,17 @@ impl Server {
         self.server.address()
     }
 
-    /// Finishes running calls, and closes all files.
+    /// Closes all files, and finishes running calls.
     pub async fn end(self) {
         let Self { export, server, sweeping } = self;
+        // Before the port is free: a successor there has the same session, and would take the files over.
+        export.writings.close_for_good().await;
         let ended = tokio::task::spawn_blocking(move || server.shutdown()).await;
         if !matches!(ended, Ok(true)) {
             tracing::warn!("the server ended while calls were running: their clients get no answer");
         }
         sweeping.abort();
-        export.writings.close_below(&StorePath::root(), |_| true).await;
+        // Those that failed to close before.
+        export.writings.close_for_good().await;
     }
 }

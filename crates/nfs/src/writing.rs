@@ -65,6 +65,8 @@ pub struct Writings {
     store: Arc<dyn FileSystem>,
     capabilities: Capabilities,
     slots: Mutex<HashMap<StorePath, Arc<Slot>>>,
+    /// No more files are opened.
+    ends: AtomicBool,
     ahead_bytes: AtomicUsize,
     losses: Mutex<Losses>,
     gaps: Mutex<HashMap<Waiting, Gap>>,
@@ -129,6 +131,7 @@ impl Writings {
             capabilities: store.capabilities(),
             store,
             slots: Mutex::default(),
+            ends: AtomicBool::new(false),
             ahead_bytes: AtomicUsize::new(0),
             losses: Mutex::new(Losses::since(start)),
             gaps: Mutex::default(),
@@ -211,6 +214,9 @@ impl Writings {
                 let mut slots = self.slots();
                 if let Some(slot) = slots.get(path) {
                     return Ok(slot.clone());
+                }
+                if self.ends.load(Ordering::Acquire) {
+                    return Err(Fault(N3Status::Jukebox));
                 }
                 if slots.len() < MOST_FILES {
                     let slot = Arc::new(Slot {
@@ -583,6 +589,15 @@ impl Writings {
         let open = self.slots().clone();
         let below = open.keys().filter(|open| path.contains(open));
         join_all(below.map(|path| self.close_one(path, |file| of(&file.who)))).await;
+    }
+
+    /// Closes all files, and opens none from now on: writes get `Jukebox`.
+    pub async fn close_for_good(&self) {
+        {
+            let _no_claim = self.slots();
+            self.ends.store(true, Ordering::Release);
+        }
+        self.close_below(&StorePath::root(), |_| true).await;
     }
 
     /// Closes files that weren't written for a while, but those that an earlier call is closing.

@@ -224,3 +224,18 @@ async fn a_broken_close_keeps_no_other_file_open() {
     assert!(timeout(IDLE, writings.sweep()).await.is_ok(), "the stuck one is the first's");
     assert_eq!(open(["/stuck", "/panics", "/g"]), [true, false, false]);
 }
+
+#[tokio::test]
+async fn a_server_that_ends_opens_no_more_files() {
+    let store = Arc::new(MemoryStore::new("root"));
+    let writings = Writings::new(store.clone());
+    let who = Principal::new("root");
+    let [path, other] = ["/f", "/g"].map(|name| StorePath::parse(name).unwrap());
+    writings.create(&who, &path, None, None).await.unwrap();
+    writings.write(&who, &path, piece(0, N3Stable::Not), |_| true).await.unwrap();
+    writings.close_for_good().await;
+    let written = writings.write(&who, &path, piece(1, N3Stable::Not), |_| true).await;
+    assert_eq!(written, Err(Fault(N3Status::Jukebox)));
+    assert_eq!(writings.create(&who, &other, None, None).await, Err(Fault(N3Status::Jukebox)));
+    assert_eq!(store.append(&who, &path).await.unwrap().position(), 1, "the successor may write");
+}
