@@ -52,15 +52,17 @@ fsx_on() {
     fsx -f "$work/fsx.toml" -N "$2" -S 1 -P "$work" "$work/mnt/$1/fsx.ckpt"
 }
 
-# fio_on NAME: random writes of PLFS files by four jobs, and a sequential one of a plain file.
-fio_on() {
+# fio_on NAME: random writes of PLFS files by four jobs, and a sequential one of a plain file. fio leaves files
+# in its directory.
+fio_on() (
+    cd "$work"
     printf '\n== fio on %s\n' "$1"
     fio --minimal --directory="$work/mnt/$1" --verify=crc32c --verify_fatal=1 --ioengine=psync \
         --name=random --filename=random.ckpt --rw=randwrite --bs=47001 --size=48m --numjobs=4 \
         --offset_increment=48m --fallocate=none > /dev/null
     fio --minimal --directory="$work/mnt/$1" --verify=crc32c --verify_fatal=1 --ioengine=psync \
         --name=sequential --rw=write --bs=64k --size=128m --fallocate=none > /dev/null
-}
+)
 
 # pjdfstest_on NAME
 pjdfstest_on() {
