@@ -119,6 +119,8 @@ pub struct Writing {
     closes: u64,
     /// A killed process's writer may have the file open.
     orphaned: bool,
+    /// This mount made the file, so its program may write it, whatever its permission.
+    made_here: bool,
     /// Begin of the range that the note has.
     noted: Option<u64>,
     /// The last request that wrote.
@@ -143,6 +145,7 @@ impl Plain {
             dirty: false,
             closes: 0,
             orphaned: false,
+            made_here: false,
             noted: None,
             last: 0,
             written_ms: 0,
@@ -184,7 +187,7 @@ impl Plain {
         let file = Self::open(access);
         {
             let mut writing = file.writing.lock().await;
-            writing.writer = Some(writer);
+            (writing.writer, writing.made_here) = (Some(writer), true);
             writing.end = Some(0);
             writing.touched();
             writing.note(0);
@@ -197,7 +200,7 @@ impl Plain {
         let file = Self::open(access);
         {
             let mut writing = file.writing.lock().await;
-            (writing.end, writing.orphaned) = (Some(0), true);
+            (writing.end, writing.orphaned, writing.made_here) = (Some(0), true, true);
             writing.touched();
             writing.note(0);
         }
@@ -358,6 +361,8 @@ impl Writing {
                 self.copied = bytes.len();
                 (self.end, self.noted, self.last) = (Some(written.end), Some(written.safe), written.last);
                 (self.written_ms, self.dirty, self.orphaned) = (written.at_ms, true, true);
+                // Whoever wrote these bytes might do so.
+                self.made_here = true;
             }
             Err(error) => {
                 let message = format!("written bytes were lost when the mount's process was killed: {error}");
@@ -491,7 +496,12 @@ impl Writing {
     /// Opens a writer, and appends the copies that the file lacks.
     async fn begin(&mut self, path: &StorePath) -> Result<()> {
         self.writer = None;
-        let writer = open_writer(&self.access, path).await?;
+        let writer = match opened_at_end(&self.access, path).await {
+            Err(error) if error.kind() == ErrorKind::PermissionDenied && self.made_here => {
+                opened_by_owner(&self.access, path, error).await?
+            }
+            opened => opened?,
+        };
         let (found, safe, pushed) = (writer.position(), self.safe(), self.pushed());
         if found < safe || found > pushed {
             let message = format!("it has {found} bytes, not {safe} to {pushed}: another writer was there");
@@ -686,31 +696,35 @@ fn replaced(path: &StorePath) -> Error {
     Error::new(ErrorKind::NotFound, "the file was replaced while it was open").at("read", path)
 }
 
-/// Opens a file at its end. The program opened it when it might write it; since then, or when it made the file,
-/// the owner's right to write may have gone (0444), and POSIX asks for it at open(2) alone.
-async fn open_writer(access: &Access, path: &StorePath) -> Result<Box<dyn FileWriter>> {
-    let error = match opened_at_end(access, path).await {
-        Err(error) if error.kind() == ErrorKind::PermissionDenied => error,
-        opened => return opened,
-    };
+/// Opens a file whose owner made it without the right to write it (0444): POSIX asks for that right at open(2)
+/// alone. The owner has it for the moment of the opening.
+async fn opened_by_owner(access: &Access, path: &StorePath, refusal: Error) -> Result<Box<dyn FileWriter>> {
     let Access { store, who, patience, .. } = access;
     let status = patience.with(|| store.stat(who, path)).await?;
-    if status.owner != *who.user || status.permission & OWNER_WRITES != 0 {
-        return Err(error);
+    let (without, with) = (status.permission, status.permission | OWNER_WRITES);
+    if status.owner != *who.user || without == with {
+        return Err(refusal);
     }
     let set = async |permission| {
         let set = SetAttributes { permission: Some(permission), ..SetAttributes::default() };
         patience.with(|| store.set_attributes(who, path, &set)).await
     };
-    set(status.permission | OWNER_WRITES).await?;
+    set(with).await?;
     let opened = opened_at_end(access, path).await;
-    if let Err(error) = set(status.permission).await {
+    let restored = async {
+        // Another program may have set another permission meanwhile.
+        match patience.with(|| store.stat(who, path)).await?.permission == with {
+            true => set(without).await,
+            false => Ok(()),
+        }
+    };
+    if let Err(error) = restored.await {
         tracing::warn!("{error}; its owner may still write it");
     }
     opened
 }
 
-/// Waits for the lease of a writer that was lost.
+/// Opens a file at its end. Waits for the lease of a writer that was lost.
 async fn opened_at_end(access: &Access, path: &StorePath) -> Result<Box<dyn FileWriter>> {
     let Access { store, who, patience, capabilities, .. } = access;
     let until = tokio::time::Instant::now() + Duration::from_millis(capabilities.recovery_ms.into());

@@ -65,6 +65,8 @@ const _: () = assert!(THREADS - THREADS / 4 > MOST_CALLS);
 /// Connections of all clients. A client has one, or a few. A user (beyond loopback, a host) has as many as
 /// it leaves to others.
 const MOST_CONNECTIONS: usize = 1_024;
+/// Time for the files to be closed at the end.
+const CLOSING: Duration = Duration::from_secs(60);
 /// How often files that aren't used are closed.
 const SWEEP: Duration = Duration::from_secs(1);
 
@@ -166,8 +168,11 @@ impl Server {
     /// Closes all files, and finishes running calls.
     pub async fn end(self) {
         let Self { export, server, sweeping } = self;
-        // Before the port is free: a successor there has the same session, and would take the files over.
-        export.writings.close_for_good().await;
+        // Before the port is free: a successor there has the same session, and would take the files over. But a
+        // store that never answers mustn't keep the port.
+        if tokio::time::timeout(CLOSING, export.writings.close_for_good()).await.is_err() {
+            tracing::warn!("the store doesn't close all files; the port becomes free all the same");
+        }
         let ended = tokio::task::spawn_blocking(move || server.shutdown()).await;
         if !matches!(ended, Ok(true)) {
             tracing::warn!("the server ended while calls were running: their clients get no answer");

@@ -79,12 +79,19 @@ impl Container {
         {
             return self.join(plan, to).await;
         }
+        if let Some(plan) = &planned
+            && let Some(length) = self.copied_to(plan, to).await?
+        {
+            // An earlier call has given the copy its name.
+            self.fs.remove(&self.who, self.path(), true).await?;
+            return Ok(Finalized { bytes: length, moved: length });
+        }
         self.demand_free(to).await?;
         // An earlier call may have left its plan to a writer that had come before it.
         let listed = self.listed_logs().await?;
         match self.joinable().await? {
             Ok(logs) => {
-                let plan = Plan { target: to.clone(), logs };
+                let plan = Plan { target: to.clone(), logs, copied: None };
                 if planned.as_ref() != Some(&plan) {
                     self.write_plan(&plan, planned.is_some()).await?;
                 }
@@ -100,6 +107,13 @@ impl Container {
     async fn is_begun(&self, plan: &Plan) -> Result<bool> {
         let Some(first) = plan.first() else { return Ok(false) };
         Ok(self.length_at(&self.layout.data(first)?).await?.is_none())
+    }
+
+    /// Bytes of the copy that has the name `to` already, if that is the plan's.
+    async fn copied_to(&self, plan: &Plan, to: &StorePath) -> Result<Option<u64>> {
+        let Some((length, copy)) = &plan.copied else { return Ok(None) };
+        let is_due = plan.target == *to && to != self.path() && self.length_at(copy).await?.is_none();
+        Ok(if is_due { self.length_at(to).await?.filter(|there| there == length) } else { None })
     }
 
     /// Makes the first log of a plan the file to which the others are joined. Another call may have
@@ -119,16 +133,22 @@ impl Container {
 
     async fn rewrite(&self, to: &StorePath, listed: &[Listed], planned: bool) -> Result<Finalized> {
         let (copy, bytes) = self.copy_beside(to).await.map_err(|error| error.at("flatten to", to))?;
+        let plan = Plan { target: to.clone(), logs: Vec::new(), copied: Some((bytes, copy.clone())) };
+        let is_planned = self.write_plan(&plan, planned).await;
         let installed = async {
-            self.write_plan(&Plan { target: to.clone(), logs: Vec::new() }, planned).await?;
+            is_planned.as_ref().map_err(Error::again)?;
             self.demand_unchanged(listed).await?;
             self.install(&copy, to).await
         };
         if let Err(error) = installed.await {
             // If these fail, the copy stays unused, since no other program knows its name, and no writer begins
             // until the call is repeated.
+            let is_there = self.length_at(&copy).await.is_ok_and(|length| length.is_some());
             let _ = self.fs.remove(&self.who, &copy, false).await;
-            let _ = self.fs.remove(&self.who, &self.layout.plan()?, false).await;
+            // Another call's plan, or one whose copy has its name, isn't this call's to remove.
+            if is_planned.is_ok() && is_there && matches!(self.plan().await, Ok(Some(now)) if now == plan) {
+                let _ = self.fs.remove(&self.who, &self.layout.plan()?, false).await;
+            }
             return Err(error);
         }
         Ok(Finalized { bytes, moved: bytes })

@@ -3,7 +3,8 @@
 //! ```text
 //!   strait-plfs-plan 1
 //!   target PATH                 the plain file's name
-//!   log RANK.NONCE LENGTH       the logs whose bytes make the file, in order
+//!   log RANK.NONCE LENGTH       the logs whose bytes make the file, in order; or
+//!   copied LENGTH PATH          their bytes are in another file, which gets the name
 //!   sum CRC-32C                 of all before
 //! ```
 //!
@@ -39,6 +40,8 @@ pub(crate) struct Plan {
     pub target: StorePath,
     /// The logs and their bytes, in order; none if the bytes are copied.
     pub logs: Vec<(LogName, u64)>,
+    /// Bytes of the copy, and its path before it gets the name.
+    pub copied: Option<(u64, StorePath)>,
 }
 
 /// An open data log, wherever its bytes are now.
@@ -72,6 +75,9 @@ impl Plan {
             // Writing to a string can't fail.
             let _ = writeln!(text, "log {} {length}", name.text());
         }
+        if let Some((length, path)) = &self.copied {
+            let _ = writeln!(text, "copied {length} {path}");
+        }
         let sum = crc32c::crc32c(text.as_bytes());
         let _ = writeln!(text, "sum {sum:08x}");
         text
@@ -98,16 +104,24 @@ impl Plan {
         if crc32c::crc32c(covered.as_bytes()) != sum {
             return None;
         }
-        let mut lines = body.lines();
+        let mut lines = body.lines().peekable();
         lines.next().filter(|head| *head == HEAD)?;
         let target = StorePath::parse(lines.next()?.strip_prefix("target ")?).ok()?;
+        let copied = match lines.next_if(|line| line.starts_with("copied ")) {
+            Some(line) => {
+                let (length, path) = line.strip_prefix("copied ")?.split_once(' ')?;
+                Some((length.parse().ok()?, StorePath::parse(path).ok()?))
+            }
+            None => None,
+        };
         let log = |line: &str| {
             let (name, length) = line.strip_prefix("log ")?.split_once(' ')?;
             Some((LogName::parse(name)?, length.parse().ok()?))
         };
         let logs: Vec<(LogName, u64)> = lines.map(log).collect::<Option<_>>()?;
         let whole = logs.iter().try_fold(0_u64, |sum, (_, length)| sum.checked_add(*length));
-        whole.is_some_and(|whole| whole <= MAX_LENGTH).then_some(Self { target, logs })
+        let is_sound = logs.is_empty() == copied.is_some() && whole.is_some_and(|whole| whole <= MAX_LENGTH);
+        is_sound.then_some(Self { target, logs, copied })
     }
 }
 
@@ -200,7 +214,7 @@ mod tests {
     fn a_plan_survives_its_text_and_a_damaged_one_is_refused() {
         let log = |rank| LogName { rank, nonce: 7 };
         let target = StorePath::parse("/run/a plain file").unwrap();
-        let plan = Plan { target, logs: vec![(log(3), 10), (log(1), 20)] };
+        let plan = Plan { target, logs: vec![(log(3), 10), (log(1), 20)], copied: None };
         let text = plan.encode();
         assert_eq!(Plan::decode(text.as_bytes()).unwrap(), plan);
         assert_eq!((plan.start_of(log(1)), plan.start_of(log(2)), plan.length()), (Some(10), None, 30));
@@ -208,6 +222,13 @@ mod tests {
             let mut damaged = text.clone().into_bytes();
             damaged[at] ^= 1;
             assert!(Plan::decode(&damaged).is_err(), "byte {at}");
+        }
+        let copied = Some((30, StorePath::parse("/run/.a plain file.plfs-7").unwrap()));
+        let copy = Plan { logs: Vec::new(), copied: copied.clone(), ..plan.clone() };
+        assert_eq!(Plan::decode(copy.encode().as_bytes()).unwrap(), copy);
+        for (logs, copied) in [(Vec::new(), None), (plan.logs.clone(), copied)] {
+            let odd = Plan { logs, copied, ..plan.clone() };
+            assert!(Plan::decode(odd.encode().as_bytes()).is_err(), "{odd:?}");
         }
         let longest = |bytes| Plan { logs: vec![(log(3), MAX_LENGTH), (log(1), bytes)], ..plan.clone() };
         assert!(Plan::decode(longest(0).encode().as_bytes()).is_ok());

@@ -432,6 +432,51 @@ async fn no_writer_begins_after_the_last_look_at_the_logs() {
     }
 }
 
+/// A copy is cut off after each of its changes, and the call is repeated.
+#[tokio::test]
+async fn a_copy_that_was_cut_off_is_resumed_and_loses_nothing() {
+    for executes in [false, true] {
+        for left in 1..40 {
+            let mut watched = Watched::new(false);
+            watched.executes = executes;
+            let sound: Arc<dyn FileSystem> = Arc::new(watched.failing(u64::MAX, false));
+            let container = create(&sound).await;
+            let whole = segments(&container, &[1, 0]).await;
+            let failing: Arc<dyn FileSystem> = Arc::new(watched.failing(left, executes));
+            let cut = open(&failing, "/run/ckpt").await.finalize(&at("/run/plain")).await;
+            if cut.is_err() {
+                match Container::open(sound.clone(), &who(), &at("/run/ckpt")).await {
+                    Ok(container) => drop(container.finalize(&at("/run/plain")).await.unwrap()),
+                    Err(error) => assert_eq!(error.kind(), ErrorKind::NotFound, "{error}"),
+                }
+            }
+            assert!(content(&sound, "/run/plain").await == whole, "after {left} changes");
+            if cut.is_ok() {
+                break;
+            }
+            assert!(left < 39, "it never ends");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_failed_copy_leaves_anothers_plan_alone() {
+    let watched = Watched::new(false);
+    let sound: Arc<dyn FileSystem> = Arc::new(watched.failing(u64::MAX, false));
+    let container = create(&sound).await;
+    segments(&container, &[1, 0]).await;
+    let other = sound.clone();
+    let plan = at("/run/ckpt/plan");
+    // Another call's plan comes while this one copies.
+    let interrupted: Arc<dyn FileSystem> = Arc::new(watched.interrupted("rename", async move {
+        let text = Bytes::from_static(b"another's");
+        other.write_all(&who(), &plan, &CreateOptions::default(), text).await.unwrap();
+    }));
+    open(&interrupted, "/run/ckpt").await.finalize(&at("/run/plain")).await.unwrap_err();
+    let text = sound.read_all(&who(), &at("/run/ckpt/plan"), 100).await.unwrap();
+    assert_eq!(text, &b"another's"[..]);
+}
+
 #[tokio::test]
 async fn of_two_calls_at_once_the_slower_one_harms_nothing() {
     for in_place in [false, true] {

@@ -227,6 +227,11 @@ async fn a_file_without_the_right_to_write_is_written_by_the_program_that_made_i
     scene.core.release(handle).await;
     assert_eq!(scene.text("f").await, "one two");
     assert_eq!(scene.core.getattr(CALLER, node).await.unwrap().status.permission, 0o444);
+    // Another program may not.
+    if let Ok(opened) = scene.core.open(CALLER, node, O_WRONLY).await {
+        scene.write(opened.handle, 7, "more").await.unwrap();
+        scene.core.flush(opened.handle).await.unwrap_err();
+    }
 }
 
 #[tokio::test]
