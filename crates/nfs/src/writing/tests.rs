@@ -19,16 +19,21 @@ async fn a_file_without_writes_is_closed_after_a_while() {
     assert_eq!(store.append(&who, &path).await.unwrap().position(), 3, "others may write");
 }
 
+/// A new file in memory.
+async fn created() -> (Writings, Principal, StorePath) {
+    let writings = Writings::new(Arc::new(MemoryStore::new("root")));
+    let (who, path) = (Principal::new("root"), StorePath::parse("/f").unwrap());
+    writings.create(&who, &path, None, None).await.unwrap();
+    (writings, who, path)
+}
+
 fn piece(offset: u64, stable: N3Stable) -> Piece {
     Piece { offset, data: "x".into(), stable }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_stable_write_behind_a_hole_is_refused_in_the_end() {
-    let store = Arc::new(MemoryStore::new("root"));
-    let writings = Writings::new(store);
-    let (who, path) = (Principal::new("root"), StorePath::parse("/f").unwrap());
-    writings.create(&who, &path, None, None).await.unwrap();
+    let (writings, who, path) = created().await;
     for (pause, status) in [(0, N3Status::Jukebox), (10, N3Status::Jukebox), (10, N3Status::Inval)] {
         tokio::time::advance(Duration::from_secs(pause)).await;
         writings.sweep().await;
@@ -40,10 +45,7 @@ async fn a_stable_write_behind_a_hole_is_refused_in_the_end() {
 
 #[tokio::test]
 async fn early_pieces_take_bounded_memory_however_small_they_are() {
-    let store = Arc::new(MemoryStore::new("root"));
-    let writings = Writings::new(store);
-    let (who, path) = (Principal::new("root"), StorePath::parse("/f").unwrap());
-    writings.create(&who, &path, None, None).await.unwrap();
+    let (writings, who, path) = created().await;
     let most = (ALL_AHEAD_BYTES / PIECE_BYTES) as u64;
     let mut kept = 0;
     while writings.write(&who, &path, piece(2 * kept + 1, N3Stable::Not), |_| true).await.is_ok() {
@@ -56,10 +58,7 @@ async fn early_pieces_take_bounded_memory_however_small_they_are() {
 
 #[tokio::test]
 async fn an_early_piece_that_does_not_fit_is_a_loss() {
-    let store = Arc::new(MemoryStore::new("root"));
-    let writings = Writings::new(store);
-    let (who, path) = (Principal::new("root"), StorePath::parse("/f").unwrap());
-    writings.create(&who, &path, None, None).await.unwrap();
+    let (writings, who, path) = created().await;
     let other_path = StorePath::parse("/g").unwrap();
     let before = [&path, &other_path].map(|path| writings.verifier(path));
     let early = Piece { data: "yz".into(), ..piece(2, N3Stable::Not) };
@@ -85,10 +84,7 @@ async fn the_file_that_is_idle_longest_makes_room_for_another() {
 
 #[tokio::test]
 async fn an_early_piece_that_comes_again_shorter_keeps_the_bytes_behind() {
-    let store = Arc::new(MemoryStore::new("root"));
-    let writings = Writings::new(store);
-    let (who, path) = (Principal::new("root"), StorePath::parse("/f").unwrap());
-    writings.create(&who, &path, None, None).await.unwrap();
+    let (writings, who, path) = created().await;
     for (offset, data) in [(2, "cdef"), (2, "CD"), (0, "ab")] {
         let early = Piece { data: data.into(), ..piece(offset, N3Stable::Not) };
         assert_eq!(writings.write(&who, &path, early, |_| true).await, Ok(N3Stable::Not));
@@ -117,10 +113,7 @@ async fn refused_writes_do_not_keep_a_file_open() {
 
 #[tokio::test(start_paused = true)]
 async fn each_of_two_stable_writes_behind_a_hole_is_refused_in_the_end() {
-    let store = Arc::new(MemoryStore::new("root"));
-    let writings = Writings::new(store);
-    let (who, path) = (Principal::new("root"), StorePath::parse("/f").unwrap());
-    writings.create(&who, &path, None, None).await.unwrap();
+    let (writings, who, path) = created().await;
     for (pause, status) in [(0, N3Status::Jukebox), (10, N3Status::Jukebox), (10, N3Status::Inval)] {
         tokio::time::advance(Duration::from_secs(pause)).await;
         for offset in [9, 8] {

@@ -7,7 +7,6 @@ use super::super::wire::Empty;
 use super::holder::LeaseHolder;
 use super::open_file::OpenFile;
 use super::wire::{DoneResponse, FsyncRequest, Permission, RecoverLeaseRequest, SetPermissionRequest};
-use std::sync::Arc;
 use std::time::Duration;
 use strait_store::{ErrorKind, Result, fail};
 use tokio::time::timeout;
@@ -30,75 +29,79 @@ const ORDER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Makes the namenode close `file`, whose writer is gone. False while it is doing so.
 pub async fn recover(file: &OpenFile) -> Result<bool> {
-    let holder = &file.holder;
-    recover_unless_open(holder, holder.name(), &file.path, file.id, file.opening).await
+    let OpenFile { holder, path, id, opening } = file;
+    Left { holder, owner: holder.name(), path, id: *id, opening: *opening }.recover().await
 }
 
 /// Recovers the file at `path` if `holder` has it open, and none of its writers does: the answer to its
 /// opening was lost. False while the namenode is doing so.
-pub async fn recover_unknown(holder: &Arc<LeaseHolder>, path: &str) -> Result<bool> {
-    let Some(id) = holder.file_at(path).await? else { return Ok(true) };
-    recover_unless_open(holder, holder.name(), path, id, 0).await
+pub async fn recover_unknown(holder: &LeaseHolder, path: &str) -> Result<bool> {
+    recover_from(holder, holder.name(), path).await
 }
 
-/// Recovers the file at `path`, which another holder of the session has open. False while the namenode is
-/// doing so. The file stays the other's until then, so whoever opens it learns that it is being recovered.
+/// Recovers the file at `path`, which `owner`, another holder of the session, has open. False while the namenode
+/// is doing so. The file stays the other's until then, so whoever opens it learns that it is being recovered.
 pub async fn recover_from(holder: &LeaseHolder, owner: &str, path: &str) -> Result<bool> {
     let Some(id) = holder.file_at(path).await? else { return Ok(true) };
-    recover_unless_open(holder, owner, path, id, 0).await
+    Left { holder, owner, path, id, opening: 0 }.recover().await
 }
 
-/// Recovers a file, unless it is closed, or open by others than its `owner`, or by a later opening of `holder`.
-async fn recover_unless_open(
-    holder: &LeaseHolder,
-    owner: &str,
-    path: &str,
+/// A file that nobody writes any more, and that the namenode hasn't closed.
+struct Left<'a> {
+    /// Who orders the recovery.
+    holder: &'a LeaseHolder,
+    /// Name of the holder that has the file open.
+    owner: &'a str,
+    path: &'a str,
     id: u64,
+    /// The opening by `holder`; 0 if it isn't known, or another's.
     opening: u64,
-) -> Result<bool> {
-    if holder.has_opened_again(id, opening) || !is_left_open(holder, owner, path, id).await? {
-        return Ok(true);
-    }
-    // It may have been renamed, and its path may lead to another file.
-    let number = format!("{INODES}/{id}");
-    let path = if holder.file_at(path).await? == Some(id) { path } else { &number };
-    let order = || order_recovery(holder, owner, path, id, opening);
-    match order().await {
-        Err(refusal) if refusal.kind() == ErrorKind::PermissionDenied => {
-            let Some(bits) = bits_without_write(holder, &number).await? else { return Err(refusal) };
-            // Only the owner may do this. Without it the file would stay open for as long as the holder writes
-            // others.
-            let ordered = match set_permission(holder, &number, bits | OWNER_WRITES).await {
-                Ok(()) => order().await,
-                Err(error) => Err(error),
-            };
-            restore_permission(holder, &number, bits).await;
-            ordered
-        }
-        outcome => outcome,
-    }
 }
 
-/// Orders the recovery, unless the holder has opened the file again.
-async fn order_recovery(
-    holder: &LeaseHolder,
-    owner: &str,
-    path: &str,
-    id: u64,
-    opening: u64,
-) -> Result<bool> {
-    let order = async {
-        let _recovering = holder.recovering().await;
-        // From here on, the holder opens no file.
-        if holder.has_opened_again(id, opening) {
+impl Left<'_> {
+    /// Recovers the file, unless it is closed, or open by others than its owner, or by a later opening of the
+    /// holder.
+    async fn recover(self) -> Result<bool> {
+        let Self { holder, owner, path, id, opening } = self;
+        if holder.has_opened_again(id, opening) || !is_left_open(holder, owner, path, id).await? {
             return Ok(true);
         }
-        let request = RecoverLeaseRequest { path: path.to_owned(), client_name: owner.to_owned() };
-        Ok(holder.call::<_, DoneResponse>("recoverLease", &request).await?.done)
-    };
-    match timeout(ORDER_TIMEOUT, order).await {
-        Ok(outcome) => outcome,
-        Err(_) => fail(ErrorKind::TimedOut, "the namenode doesn't take the order to recover a file"),
+        // It may have been renamed, and its path may lead to another file.
+        let number = format!("{INODES}/{id}");
+        let path = if holder.file_at(path).await? == Some(id) { path } else { &number };
+        let left = Left { path, ..self };
+        match left.order().await {
+            Err(refusal) if refusal.kind() == ErrorKind::PermissionDenied => {
+                let Some(bits) = bits_without_write(holder, &number).await? else { return Err(refusal) };
+                // Only the owner may do this. Without it the file would stay open for as long as the holder
+                // writes others.
+                let ordered = match set_permission(holder, &number, bits | OWNER_WRITES).await {
+                    Ok(()) => left.order().await,
+                    Err(error) => Err(error),
+                };
+                restore_permission(holder, &number, bits).await;
+                ordered
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Orders the recovery, unless the holder has opened the file again.
+    async fn order(&self) -> Result<bool> {
+        let order = async {
+            let _recovering = self.holder.recovering().await;
+            // From here on, the holder opens no file.
+            if self.holder.has_opened_again(self.id, self.opening) {
+                return Ok(true);
+            }
+            let (path, client_name) = (self.path.to_owned(), self.owner.to_owned());
+            let request = RecoverLeaseRequest { path, client_name };
+            Ok(self.holder.call::<_, DoneResponse>("recoverLease", &request).await?.done)
+        };
+        match timeout(ORDER_TIMEOUT, order).await {
+            Ok(outcome) => outcome,
+            Err(_) => fail(ErrorKind::TimedOut, "the namenode doesn't take the order to recover a file"),
+        }
     }
 }
 
@@ -164,6 +167,7 @@ mod tests {
     use super::super::wire::{AppendResponse, GetFileInfoResponse, HdfsFileStatus};
     use super::*;
     use prost::Message;
+    use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering};
     use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
