@@ -24,6 +24,9 @@ const MAX_LENGTH_BYTES: usize = 3;
 /// One read receives an answer and the head of the bytes after it.
 const ANSWER_READ_BYTES: usize = 1 << 10;
 
+/// After a request couldn't be sent whole: time limit of its answer, which says why.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
 /// Time limits of an operation's start.
 #[derive(Debug, Clone, Copy)]
 pub(in super::super) struct Limits {
@@ -59,21 +62,24 @@ pub(super) async fn start(
     message: &impl Message,
     patience: Duration,
 ) -> io::Result<Started> {
-    let started = ask(datanodes, address, operation, message, Limits::of(patience)).await?;
+    let started = ask(datanodes, address, operation, message, &[], Limits::of(patience)).await?;
     accepted(&started.answer).map(|()| started)
 }
 
-/// As [`start`], but returns a refusal, too.
+/// As [`start`], but returns a refusal, too. `data` follows the request at once: a datanode that agrees has it
+/// then, without another round trip.
 pub(in super::super) async fn ask(
     datanodes: &Datanodes,
     address: &str,
     operation: u8,
     message: &impl Message,
+    data: &[u8],
     limits: Limits,
 ) -> io::Result<Started> {
     let mut request = TRANSFER_VERSION.to_be_bytes().to_vec();
     request.push(operation);
     request.extend(message.encode_length_delimited_to_vec());
+    request.extend_from_slice(data);
     // A kept connection may be closed by now, which only its next use reveals.
     while let Some(stream) = datanodes.pool.take(address) {
         match exchange(stream, &request, limits.answer).await {
@@ -89,8 +95,13 @@ pub(in super::super) async fn ask(
 async fn exchange(mut stream: TcpStream, request: &[u8], patience: Duration) -> io::Result<Started> {
     let mut rest = BytesMut::new();
     let answer = timeout(patience, async {
-        stream.write_all(request).await?;
-        receive_message(&mut stream, &mut rest).await
+        let sent = stream.write_all(request).await;
+        let answer = receive_message(&mut stream, &mut rest);
+        match sent {
+            Ok(()) => answer.await,
+            // A datanode that refuses closes the connection without reading all.
+            Err(error) => timeout(LAST_WORDS, answer).await.unwrap_or(Err(error)),
+        }
     });
     let answer = answer.await??;
     Ok(Started { stream, answer, rest })

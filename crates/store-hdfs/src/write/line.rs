@@ -51,13 +51,13 @@ struct State {
     /// The current block was flushed.
     is_flushed: bool,
     failure: Option<Error>,
-    /// What the writer waits for.
+    /// The condition that the writer waits for.
     wait: Option<Wait>,
     /// Acknowledgements since the last recovery.
     acks: u64,
 }
 
-/// The state of a block at the begin of a recovery.
+/// The state of a block when a recovery begins.
 #[derive(Debug)]
 pub struct Rewound {
     /// Packets were acknowledged since the last recovery.
@@ -85,17 +85,23 @@ impl Line {
     /// The packets to send next, one at least. Dropping the future loses none.
     pub async fn next_packets(&self, most: usize) -> Vec<Packet> {
         loop {
-            {
-                let mut state = self.lock();
-                let next = iter::from_fn(|| state.queue.next());
-                let packets: Vec<Packet> = next.take(most).collect();
-                if let Some(last) = packets.last() {
-                    state.sent = state.sent.max(last.piece.end());
-                    return packets;
-                }
+            let packets = self.ready_packets(most);
+            if !packets.is_empty() {
+                return packets;
             }
             self.to_streamer.notified().await;
         }
+    }
+
+    /// The same, but none if none is ready.
+    pub fn ready_packets(&self, most: usize) -> Vec<Packet> {
+        let mut state = self.lock();
+        let next = iter::from_fn(|| state.queue.next());
+        let packets: Vec<Packet> = next.take(most).collect();
+        if let Some(last) = packets.last() {
+            state.sent = state.sent.max(last.piece.end());
+        }
+        packets
     }
 
     /// Records an acknowledgement, and returns its packet. None if another packet's acknowledgement is due.

@@ -77,12 +77,14 @@ pub struct Pipeline {
 
 impl Pipeline {
     /// Sets up a pipeline for `writing` at this `stage`. `generation` is the block's new generation
-    /// stamp, 0 for a new block.
+    /// stamp, 0 for a new block. `first_packet` goes with the request. So a small file, which is one packet, takes a
+    /// round trip less than by Java's client.
     pub async fn open(
         datanodes: &Datanodes,
         settings: &Settings,
         client_name: &str,
         writing: &Writing,
+        first_packet: Option<&Packet>,
         (stage, generation, block_bytes): (Stage, u64, u64),
     ) -> Result<Self, Fault> {
         let Writing { block, token, nodes, sent } = writing;
@@ -109,7 +111,8 @@ impl Pipeline {
             // No other datanode has the block's bytes.
             limits.connect = settings.connect_timeout();
         }
-        let asked = ask(datanodes, &address, OP_WRITE_BLOCK, &message, limits).await;
+        let data = first_packet.map(Packet::bytes).unwrap_or_default();
+        let asked = ask(datanodes, &address, OP_WRITE_BLOCK, &message, &data, limits).await;
         let Started { stream, answer, rest } = asked.map_err(|error| Fault::of(0, error))?;
         let bad_link = |node: &Node| {
             let id = &node.target.id;
@@ -246,7 +249,7 @@ pub async fn copy_replica(
     // Two datanodes, and one more for each 200 packets of 64 KiB (DataStreamer.computeTransferReadTimeout).
     let limits = Limits::of(settings.read_timeout(2 + (block.num_bytes >> 16) as usize / 200));
     let address = datanodes.address(&from.target.id);
-    let Started { answer, .. } = ask(datanodes, &address, OP_TRANSFER_BLOCK, &message, limits).await?;
+    let Started { answer, .. } = ask(datanodes, &address, OP_TRANSFER_BLOCK, &message, &[], limits).await?;
     accepted(&answer)
 }
 
@@ -322,7 +325,7 @@ mod tests {
         line.push(Packet::of(Piece::empty(0), false, None));
         line.push(Packet::end_of_block(0));
         let at = (Stage::Create, 0, 1 << 20);
-        let outcome = match Pipeline::open(&datanodes, &settings, "test", &writing, at).await {
+        let outcome = match Pipeline::open(&datanodes, &settings, "test", &writing, None, at).await {
             Ok(mut pipeline) => {
                 timeout(Duration::from_secs(20), pipeline.run(&line, &settings)).await.unwrap()
             }
@@ -396,9 +399,43 @@ mod tests {
         };
         let begin = Instant::now();
         let at = (Stage::Append, 0, 1 << 20);
-        let outcome = Pipeline::open(&Datanodes::new(false), &settings, "test", &writing, at).await;
+        let outcome = Pipeline::open(&Datanodes::new(false), &settings, "test", &writing, None, at).await;
         assert_eq!(outcome.unwrap_err().error.kind(), io::ErrorKind::TimedOut);
         assert!(begin.elapsed() < CONNECT_TIMEOUT, "{:?}", begin.elapsed());
+    }
+
+    #[tokio::test]
+    async fn a_refusal_arrives_though_the_first_packet_was_not_read() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = u32::from(listener.local_addr().unwrap().port());
+        let refusal = BlockOpResponse {
+            status: status::ERROR,
+            first_bad_link: "127.0.0.1:9".into(),
+            ..BlockOpResponse::default()
+        };
+        let datanode = tokio::spawn(async move {
+            for _ in 0..2 {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                stream.read_exact(&mut [0; 3]).await.unwrap();
+                stream.write_all(&refusal.encode_length_delimited_to_vec()).await.unwrap();
+            }
+        });
+        let writing = Writing {
+            block: ExtendedBlock::default(),
+            token: Token::default(),
+            nodes: vec![node(port), node(9)],
+            sent: 0,
+        };
+        let settings = settings(&HadoopConfig::default());
+        // The socket has no room for the second one.
+        for length in [1, 16 << 20] {
+            let piece = Piece { data: Bytes::from(vec![7; length]), ..Piece::empty(0) };
+            let (packet, at) = (Packet::of(piece, false, None), (Stage::Create, 0, 1 << 30));
+            let datanodes = Datanodes::new(false);
+            let opened = Pipeline::open(&datanodes, &settings, "test", &writing, Some(&packet), at).await;
+            assert_eq!(opened.unwrap_err().index, 1, "{length}");
+        }
+        datanode.await.unwrap();
     }
 
     #[tokio::test]

@@ -57,6 +57,13 @@ impl Packet {
         head.extend_from_slice(checksums);
         head
     }
+
+    /// The whole packet, copied.
+    pub fn bytes(&self) -> BytesMut {
+        let mut bytes = self.head();
+        bytes.extend_from_slice(&self.piece.data);
+        bytes
+    }
 }
 
 /// Packets on their way.

@@ -8,6 +8,7 @@ use super::super::wire::ExtendedBlock;
 use super::line::{Line, Rewound};
 use super::open_file::OpenFile;
 use super::pipeline::{Fault, Node, Pipeline, Writing, copy_replica, nodes_of};
+use super::queue::Packet;
 use super::settings::Settings;
 use super::wire::{Stage, Target, TargetedBlock};
 use std::io;
@@ -79,7 +80,6 @@ impl Streamer {
     }
 
     async fn write_block(&mut self) -> Result<()> {
-        self.line.next_block();
         let (mut work, mut pipeline) = match self.appended.take() {
             Some(located) => self.reopen(located).await?,
             None => self.begin().await?,
@@ -143,11 +143,14 @@ impl Streamer {
             };
             let nodes = nodes_of(&located);
             let writing = Writing { block: located.block, token: located.token, nodes, sent: 0 };
-            match self.open(&writing, Stage::Create, 0).await {
+            self.line.next_block();
+            let first_packet = self.line.ready_packets(1).pop();
+            match self.open(&writing, first_packet.as_ref(), Stage::Create, 0).await {
                 Ok(pipeline) => {
                     return Ok((Work::new(writing, false), pipeline));
                 }
                 Err(Fault { index, error, .. }) => {
+                    self.line.rewind();
                     self.log_failure(&writing, index, &error);
                     self.file.abandon_block(writing.block).await?;
                     let Some(node) = writing.nodes.get(index) else {
@@ -171,6 +174,7 @@ impl Streamer {
 
     /// The file's last block, to append to it.
     async fn reopen(&self, located: TargetedBlock) -> Result<(Work, Pipeline)> {
+        self.line.next_block();
         let (nodes, sent) = (nodes_of(&located), located.block.num_bytes);
         if nodes.is_empty() {
             return fail(ErrorKind::Unavailable, "the file's last block has no live replica");
@@ -208,7 +212,7 @@ impl Streamer {
             let updated = self.file.update_block(&work.writing.block).await?;
             let generation = updated.block.generation_stamp;
             work.writing.token = updated.token;
-            match self.open(&work.writing, stage, generation).await {
+            match self.open(&work.writing, None, stage, generation).await {
                 Ok(pipeline) => {
                     let old = work.writing.block.clone();
                     work.writing.block.generation_stamp = generation;
@@ -310,12 +314,13 @@ impl Streamer {
     async fn open(
         &self,
         writing: &Writing,
+        first_packet: Option<&Packet>,
         stage: Stage,
         generation: u64,
     ) -> std::result::Result<Pipeline, Fault> {
         let name = self.file.holder.name();
         let at = (stage, generation, self.block_bytes);
-        Pipeline::open(&self.datanodes, &self.settings, name, writing, at).await
+        Pipeline::open(&self.datanodes, &self.settings, name, writing, first_packet, at).await
     }
 
     fn log_failure(&self, writing: &Writing, index: usize, error: &io::Error) {
