@@ -10,7 +10,6 @@ use crate::random::random;
 use crate::retry::{Mutations, Remembered};
 use crate::shares::{Share, Shares};
 use crate::token::{Claims, Login, Signer};
-use sha2::{Digest as _, Sha256};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::LazyLock;
@@ -120,7 +119,7 @@ fn own_user() -> u32 {
 pub struct Session {
     /// Its number; in a token for DfsV2.
     pub id: u128,
-    /// A hash of the number, so it is the same at every gateway. It doesn't reveal the number.
+    /// See [`Signer::secret_of`].
     secret: SessionSecret,
     /// Distinguishes this session from earlier ones of the same number: at another gateway, before
     /// a restart, or before it idled out.
@@ -561,7 +560,7 @@ impl Sessions {
         let changes = self.changes.get(&store.name).cloned().unwrap_or_else(|| Pool::new(1));
         let session = Arc::new(Session {
             id,
-            secret: SessionSecret(Sha256::digest(id.to_be_bytes()).into()),
+            secret: self.signer.secret_of(id),
             changes: Mutex::new(changes.holder(&key)),
             from,
             incarnation: i64::from_be_bytes(random()) & i64::MAX,

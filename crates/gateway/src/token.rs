@@ -1,12 +1,13 @@
 //! Session tokens: signed statements of a session's number, store, login and expiry. Any gateway
 //! with the same key accepts them. A token carries the end and the epoch of its login; renewing it
-//! changes neither.
+//! changes neither. The same key gives each session's secret for stores.
 
 use crate::hex;
 use crate::mac;
 use crate::passwords::Epoch;
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
+use strait_store::SessionSecret;
 
 /// Longest token accepted, in bytes. Tokens made here are far shorter.
 const MAX_TOKEN_BYTES: usize = 1_024;
@@ -91,6 +92,14 @@ impl Signer {
         (claims.expires_ms > now_ms).then_some(claims)
     }
 
+    /// The secret of a session, for its store: the same at every gateway with this key. Stores may show others what
+    /// they derive from it, so without the key nobody can try numbers on that. (Those of 2009 have 62 random bits.)
+    pub fn secret_of(&self, session: u128) -> SessionSecret {
+        // Shorter than the claims of any token.
+        let mac = self.mac(b"secret of session ").chain_update(session.to_be_bytes());
+        SessionSecret(mac.finalize().into_bytes().into())
+    }
+
     fn mac(&self, bytes: &[u8]) -> Hmac<Sha256> {
         let mut mac = self.keyed.clone();
         mac.update(bytes);
@@ -115,6 +124,13 @@ mod tests {
         assert_eq!(signer.check(&token, 1_000), None);
         let anonymous = Claims { login: None, ..claims() };
         assert_eq!(signer.check(&signer.sign(&anonymous), 0), Some(anonymous));
+    }
+
+    #[test]
+    fn a_sessions_secret_depends_on_the_key_and_the_session() {
+        let secret = |key, session| Signer::new([key; 32]).secret_of(session);
+        assert_eq!(secret(1, 7), secret(1, 7));
+        assert!(secret(1, 7) != secret(2, 7) && secret(1, 7) != secret(1, 8));
     }
 
     #[test]

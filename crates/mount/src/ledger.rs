@@ -89,14 +89,13 @@ pub struct Mounted {
 
 impl Mounted {
     /// A new mount.
-    pub fn on(directory: &Path) -> Self {
+    pub fn on(directory: &Path) -> io::Result<Self> {
         let (mut secret, mut nonce) = ([0; 32], [0; 8]);
         for random in [&mut secret[..], &mut nonce[..]] {
-            // Without random numbers, names of removed files may collide with those of another mount.
-            let _ = rustix::rand::getrandom(random, rustix::rand::GetRandomFlags::empty());
+            rustix::rand::getrandom(random, rustix::rand::GetRandomFlags::empty())?;
         }
         let directory = directory.as_os_str().as_bytes().to_vec();
-        Self { directory, secret, nonce: u64::from_le_bytes(nonce) }
+        Ok(Self { directory, secret, nonce: u64::from_le_bytes(nonce) })
     }
 
     /// Its directory.

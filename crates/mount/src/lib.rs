@@ -328,7 +328,7 @@ impl Mount {
 /// The record of a new mount.
 fn kept(link: Option<&mut Link>, directory: &Path) -> io::Result<Kept> {
     let Some([record, bytes]) = link.and_then(|link| link.memory.take()) else { return Ok(Kept::default()) };
-    let (ledger, mounted) = (Ledger::begin(record, bytes)?, Mounted::on(directory));
+    let (ledger, mounted) = (Ledger::begin(record, bytes)?, Mounted::on(directory)?);
     ledger.mount(&mounted);
     Ok(Kept { ledger: Arc::new(ledger), mounted: Some(mounted), ..Kept::default() })
 }

@@ -21,7 +21,8 @@ impl Keeper {
     fn begin(&self) -> Scene {
         let scene = Scene::new();
         let [record, bytes] = self.memory();
-        let (ledger, mounted) = (Ledger::begin(record, bytes).unwrap(), Mounted::on("/mnt".as_ref()));
+        let (ledger, mounted) =
+            (Ledger::begin(record, bytes).unwrap(), Mounted::on("/mnt".as_ref()).unwrap());
         ledger.mount(&mounted);
         let kept = Kept { ledger: Arc::new(ledger), mounted: Some(mounted), ..Kept::default() };
         let store: Arc<dyn FileSystem> = Arc::new(scene.store.clone());
