@@ -36,17 +36,14 @@ pub(super) struct CallId {
 /// The connection. It closes when it is dropped.
 #[derive(Debug)]
 pub(super) struct Channel {
-    writing: tokio::sync::Mutex<Writing>,
+    writing: Arc<Writing>,
     calls: Arc<Calls>,
     reader: JoinHandle<()>,
 }
 
-#[derive(Debug)]
-struct Writing {
-    half: OwnedWriteHalf,
-    /// A frame was sent only in part, since its call was dropped.
-    is_torn: bool,
-}
+/// The half that writes. None while a call sends, so that a call that is dropped in the middle of its frame closes it;
+/// and after the end.
+type Writing = tokio::sync::Mutex<Option<OwnedWriteHalf>>;
 
 /// An answer without its header, or the reason why there is none.
 type Answer = Result<Bytes, RpcError>;
@@ -75,8 +72,16 @@ impl Channel {
         let stream = greet(address, user, protocol, client).await?;
         let (read, half) = stream.into_split();
         let calls = Arc::new(Calls(Mutex::new(State::Open(HashMap::new()))));
-        let reader = tokio::spawn(receive_all(read, Arc::clone(&calls)));
-        Ok(Self { writing: tokio::sync::Mutex::new(Writing { half, is_torn: false }), calls, reader })
+        let writing = Arc::new(tokio::sync::Mutex::new(Some(half)));
+        let reader = tokio::spawn({
+            let (calls, writing) = (Arc::clone(&calls), Arc::clone(&writing));
+            async move {
+                receive_all(read, calls).await;
+                // With the other half, this closes the connection.
+                *writing.lock().await = None;
+            }
+        });
+        Ok(Self { writing, calls, reader })
     }
 
     /// Whether it can't take calls any more.
@@ -94,7 +99,7 @@ impl Channel {
     ) -> Result<A, RpcError> {
         let header = rpc_header(id.call, &id.client, id.retry);
         let call = frame(&[&header, &request_header(protocol, method), request]);
-        let answer = self.calls.expect(id.call)?;
+        let answer = self.calls.register(id.call)?;
         let exchange = async {
             if let Err(error) = self.send(&call).await {
                 return match timeout(LAST_WORDS, answer).await {
@@ -114,14 +119,16 @@ impl Channel {
 
     async fn send(&self, call: &[u8]) -> Result<(), RpcError> {
         let mut writing = self.writing.lock().await;
-        if std::mem::replace(&mut writing.is_torn, true) {
-            let torn =
-                io::Error::new(io::ErrorKind::ConnectionAborted, "an earlier call was sent only in part");
-            self.calls.end(&torn);
-            return Err(RpcError::NotSent(torn));
-        }
-        writing.half.write_all(call).await.map_err(RpcError::Broken)?;
-        writing.is_torn = false;
+        let Some(mut half) = writing.take() else {
+            let closed = io::Error::new(
+                io::ErrorKind::ConnectionAborted,
+                "the connection has ended, or an earlier call was sent only in part",
+            );
+            self.calls.end(&closed);
+            return Err(RpcError::NotSent(closed));
+        };
+        half.write_all(call).await.map_err(RpcError::Broken)?;
+        *writing = Some(half);
         Ok(())
     }
 }
@@ -137,7 +144,7 @@ impl Calls {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn expect(&self, call: i32) -> Result<oneshot::Receiver<Answer>, RpcError> {
+    fn register(&self, call: i32) -> Result<oneshot::Receiver<Answer>, RpcError> {
         match &mut *self.lock() {
             State::Open(waiting) => {
                 let (answer, expected) = oneshot::channel();
@@ -238,4 +245,26 @@ async fn receive(read: &mut BufReader<OwnedReadHalf>, calls: &Calls) -> io::Resu
         let _ = waiting.send(outcome);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::rpc::CLIENT_PROTOCOL;
+    use super::*;
+    use tokio::net::TcpListener;
+
+    #[tokio::test]
+    async fn an_idle_connection_closes() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let channel = Channel::open(&address, "alice", CLIENT_PROTOCOL, &[7; 16]).await.unwrap();
+        let (mut peer, _) = listener.accept().await.unwrap();
+        tokio::task::yield_now().await;
+        tokio::time::pause();
+        tokio::time::advance(MAX_IDLE + Duration::from_secs(1)).await;
+        tokio::time::resume();
+        let read = timeout(MAX_IDLE / 2, peer.read_to_end(&mut Vec::new())).await;
+        read.expect("the connection stays open").unwrap();
+        assert!(channel.has_ended());
+    }
 }

@@ -6,7 +6,7 @@ use super::library::LibraryFile;
 use super::library_writer::LibraryWriter;
 use super::namespace::checked_permission;
 use super::reader::HdfsReader;
-use super::recovery::until_recovered;
+use super::recovery::RECOVERY_LIMIT;
 use super::retry::{Backoff, PATIENCE, with_patience};
 use super::shared::Shared;
 use super::source::{DatanodesFile, Source};
@@ -24,6 +24,7 @@ use strait_store::budget::Pool;
 use strait_store::{BlockLocation, CreateOptions, Principal};
 use strait_store::{Error, ErrorKind, MAX_CONCAT_SOURCES, Result, StorePath, fail};
 use tokio::runtime::Handle;
+use tokio::time::timeout;
 
 /// Permission of a new file for which the caller gives none: Hadoop's own default (0666 less the
 /// umask 022).
@@ -101,14 +102,14 @@ impl Shared {
         options: &CreateOptions,
     ) -> Result<Box<dyn FileWriter>> {
         match options.overwrite {
-            true => self.recoveries.wait_to_replace(path).await,
-            false => self.recoveries.wait(path).await,
+            true => self.recoveries.wait_to_replace(&who.user, path).await,
+            false => self.recoveries.wait(&who.user, path).await,
         }
         let options = write_options(options)?;
         let Some(settings) = &self.write_settings else {
             return self.create_by_library(who, path, options).await;
         };
-        let holder = self.own_holder(who)?;
+        let holder = self.holder_of(who)?;
         let new = NewFile {
             permission: options.permission,
             overwrite: options.overwrite,
@@ -133,16 +134,19 @@ impl Shared {
                 tracing::debug!(path, "in an encryption zone, written by the library");
                 self.create_by_library(who, path, options).await
             }
-            Err(error) => Err(self.not_opened(&holder, path, error)),
+            Err(error) => Err(self.free_if_in_doubt(&holder, path, error)),
         }
     }
 
     /// Frees the file at `path` if the namenode has opened it for `holder` and the answer was lost.
-    fn not_opened(&self, holder: &Arc<LeaseHolder>, path: &str, error: Error) -> Error {
+    fn free_if_in_doubt(&self, holder: &Arc<LeaseHolder>, path: &str, error: Error) -> Error {
         if error.kind() == ErrorKind::OutcomeUnknown {
             let (holder, at) = (Arc::clone(holder), path.to_owned());
-            let recovery = async move { until_recovered(&at, || recover_unknown(&holder, &at)).await };
-            self.recoveries.run(path.to_owned(), recovery, &Handle::current());
+            let (recoveries, user) = (Arc::clone(&self.recoveries), holder.user().to_owned());
+            let recovery = async move {
+                recoveries.until_recovered(&at, || recover_unknown(&holder, &at)).await;
+            };
+            self.recoveries.run(user, path.to_owned(), recovery, &Handle::current());
         }
         error
     }
@@ -159,13 +163,13 @@ impl Shared {
             async move { client.create(path, options).await }
         });
         let recoveries = Arc::clone(&self.recoveries);
-        Ok(Box::new(LibraryWriter::new(created.await?, path.to_owned(), client, recoveries)))
+        Ok(Box::new(LibraryWriter::new(created.await?, &who.user, path.to_owned(), client, recoveries)))
     }
 
     pub async fn append(&self, who: &Principal, path: &str) -> Result<Box<dyn FileWriter>> {
-        self.recoveries.wait(path).await;
+        self.recoveries.wait(&who.user, path).await;
         let Some(settings) = &self.write_settings else { return self.append_by_library(who, path).await };
-        let holder = self.own_holder(who)?;
+        let holder = self.holder_of(who)?;
         let mut backoff = Backoff::within(APPEND_PATIENCE);
         let opened = loop {
             match OpenFile::append(&holder, path).await {
@@ -179,7 +183,7 @@ impl Shared {
                     tracing::debug!(path, %error, "appended to by the library");
                     return self.append_by_library(who, path).await;
                 }
-                Err(error) => return Err(append_refusal(self.not_opened(&holder, path, error))),
+                Err(error) => return Err(append_refusal(self.free_if_in_doubt(&holder, path, error))),
             }
         };
         let is_for_library = is_for_library(&opened.status);
@@ -208,12 +212,12 @@ impl Shared {
         };
         // From here on, dropping this value frees the file again.
         let recoveries = Arc::clone(&self.recoveries);
-        let writer = LibraryWriter::new(writer, path.to_owned(), client, recoveries);
+        let writer = LibraryWriter::new(writer, &who.user, path.to_owned(), client, recoveries);
         let length = self.stat(who, path).await?.length;
         Ok(Box::new(writer.starting_at(length)))
     }
 
-    fn own_holder(&self, who: &Principal) -> Result<Arc<LeaseHolder>> {
+    fn holder_of(&self, who: &Principal) -> Result<Arc<LeaseHolder>> {
         match who.user.is_empty() {
             true => fail(ErrorKind::Unauthenticated, "no user name"),
             false => Ok(self.holders.get(&self.namenode, who)),
@@ -232,13 +236,13 @@ impl Shared {
 
     pub async fn truncate(&self, who: &Principal, path: &str, length: u64) -> Result<()> {
         self.require_own_calls()?;
-        self.recoveries.wait(path).await;
+        self.recoveries.wait(&who.user, path).await;
         if length > i64::MAX as u64 {
             // This would be negative in Java. The path's own errors come first.
             self.namenode.locate(&who.user, path, FAR_OFFSET, 1).await?;
             return fail(ErrorKind::InvalidArgument, "the new length exceeds the file's");
         }
-        let holder = self.own_holder(who)?;
+        let holder = self.holder_of(who)?;
         let mut backoff = Backoff::within(APPEND_PATIENCE);
         let is_done = loop {
             match self.namenode.truncate(&who.user, path, length).await {
@@ -268,9 +272,13 @@ impl Shared {
             return fail(ErrorKind::InvalidArgument, "concat takes 1 to 1,000 source files");
         }
         let files = || std::iter::once(target).chain(sources);
-        for file in files() {
-            self.recoveries.wait(file.as_str()).await;
-        }
+        let all = async {
+            for file in files() {
+                self.recoveries.wait(&who.user, file.as_str()).await;
+            }
+        };
+        // After this time the namenode refuses the files that are still open.
+        let _ = timeout(RECOVERY_LIMIT, all).await;
         let paths = sources.iter().map(|source| source.as_str().to_owned()).collect();
         let joined = self.namenode.concat(&who.user, target.as_str(), paths).await;
         if joined.as_ref().is_err_and(|error| error.kind() == ErrorKind::InvalidArgument) {
@@ -348,19 +356,26 @@ fn is_for_library(status: &HdfsFileStatus) -> bool {
     status.erasure_coding.is_some() || status.encryption.is_some()
 }
 
-/// Whether another process of the holder's session has the file open: it is gone, or has handed the session
-/// over. Otherwise the namenode would wait for it, and for each further file that it left.
+/// Whether another holder of the same session has the file open. A session writes in one process at a time, so that
+/// one is dead or has handed the session over. The namenode would keep its files for 60 s each.
 fn is_left_by_session(holder: &LeaseHolder, error: &Error) -> bool {
     lease_owner(error).is_some_and(|owner| owner != holder.name() && holder.is_of_same_session(owner))
 }
 
-/// Has the namenode close a file that the session left open, which is why it was refused with this `error`.
-async fn take_over(holder: &LeaseHolder, path: &str, error: Error, backoff: &mut Backoff) -> Result<()> {
-    tracing::debug!(%error, "taking it over from another process of the session");
-    if let Some(owner) = lease_owner(&error) {
-        recover_from(holder, owner, path).await?;
+/// Makes the namenode close a file that another process of the session left open. For that reason the namenode
+/// answered with this `refusal`. Returns it once the time of `backoff` is over.
+async fn take_over(holder: &LeaseHolder, path: &str, refusal: Error, backoff: &mut Backoff) -> Result<()> {
+    let Some(owner) = lease_owner(&refusal) else { return Err(refusal) };
+    tracing::debug!(path, owner, "taking the file over from another process of the session");
+    match recover_from(holder, owner, path).await {
+        Ok(_) => {}
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) => {
+            return Err(error);
+        }
+        // The refused call changed nothing. The caller repeats it, and this order if need be.
+        Err(error) => tracing::debug!(path, %error, "the namenode didn't take the order to recover the file"),
     }
-    if backoff.pause().await { Ok(()) } else { Err(error) }
+    if backoff.pause().await { Ok(()) } else { Err(refusal) }
 }
 
 /// The library reports "already exists" for a directory, and for a file that has a writer.
@@ -373,4 +388,44 @@ fn append_refusal(error: Error) -> Error {
         false => ErrorKind::Busy,
     };
     Error::new(kind, error.message().to_owned()).caused_by(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::errors::from_java;
+    use super::super::namenode::Namenode;
+    use super::super::rpc::RpcError;
+    use super::super::wire::Empty;
+    use super::super::write::fake::{self, Answer};
+    use super::super::write::{GetFileInfoResponse, HdfsFileStatus};
+    use super::*;
+
+    #[tokio::test]
+    async fn a_takeover_outlasts_an_order_that_fails() {
+        let class = "org.apache.hadoop.hdfs.protocol.AlreadyBeingCreatedException";
+        let message = "Failed to APPEND_FILE /f for me on 10.0.0.1 because this file lease is currently owned by a \
+                       on 10.0.0.2";
+        let answers = [
+            Answer::HangUp,
+            Answer::failure("the last block is committed"),
+            Answer::Exception("java.io.FileNotFoundException", "no /f".to_owned()),
+        ];
+        let outcomes = [None, None, Some(ErrorKind::NotFound)];
+        for (answer, outcome) in answers.into_iter().zip(outcomes) {
+            let status = HdfsFileStatus { file_id: Some(7), ..HdfsFileStatus::default() };
+            let address = fake::namenode(move |method, _| match method {
+                "getFileInfo" => Answer::of(&GetFileInfoResponse { status: Some(status.clone()) }),
+                "fsync" => Answer::of(&Empty {}),
+                _ => answer.clone(),
+            })
+            .await;
+            let holder = LeaseHolder::new(Arc::new(Namenode::new(vec![address])), "alice");
+            let cause = RpcError::Java { class: class.to_owned(), message: message.to_owned() };
+            let refusal = from_java(class, message).caused_by(cause);
+            let mut backoff = Backoff::within(APPEND_PATIENCE);
+            // The caller asks again, unless that can't help.
+            let taken = take_over(&holder, "/f", refusal, &mut backoff).await;
+            assert_eq!(taken.err().map(|error| error.kind()), outcome);
+        }
+    }
 }

@@ -15,10 +15,10 @@
 //! The library lacks block locations, the visible part of a block under construction, checksums, truncate
 //! and capacity. The adapter reads and writes for speed. It supports only SIMPLE authentication. With
 //! Kerberos or encrypted transfer the library reads and writes, and the store declares the other capabilities
-//! absent. docs/hdfs.md has the measurements and tests.
+//! absent. docs/hdfs.md has the guarantees and limits, docs/benchmarks.md the figures.
 //!
-//! This room must never: repeat a change that the namenode may execute twice; recover a file that another
-//! client has open; return bytes that contradict their checksums; allocate for a length that a server only
+//! This room must never: repeat a change that the namenode may execute twice; recover a file that a client outside
+//! the session has open; return bytes that contradict their checksums; allocate for a length that a server only
 //! claims; wait for a server without a limit.
 
 mod block;

@@ -14,6 +14,7 @@ use tokio::runtime::Handle;
 pub(super) struct LibraryWriter {
     /// None once it is closed.
     writer: Option<hdfs_native::file::FileWriter>,
+    user: String,
     path: String,
     position: u64,
     /// Bytes that no flush has covered yet.
@@ -24,15 +25,16 @@ pub(super) struct LibraryWriter {
 }
 
 impl LibraryWriter {
-    /// A writer for a file that `client` has just opened.
+    /// A writer for a file that `client` has just opened as `user`.
     pub fn new(
         writer: hdfs_native::file::FileWriter,
+        user: &str,
         path: String,
         client: Client,
         recoveries: Arc<Recoveries>,
     ) -> Self {
-        let runtime = Handle::current();
-        Self { writer: Some(writer), path, position: 0, unflushed: false, client, recoveries, runtime }
+        let (user, runtime) = (user.to_owned(), Handle::current());
+        Self { writer: Some(writer), user, path, position: 0, unflushed: false, client, recoveries, runtime }
     }
 
     /// The same for a file that already has `position` bytes.
@@ -104,7 +106,8 @@ impl Drop for LibraryWriter {
         // The library's writer first: its drop ends sending and renewing.
         if self.writer.take().is_some() {
             let path = std::mem::take(&mut self.path);
-            self.recoveries.run_by_library(self.client.clone(), path, &self.runtime);
+            let user = std::mem::take(&mut self.user);
+            self.recoveries.run_by_library(self.client.clone(), user, path, &self.runtime);
         }
     }
 }

@@ -247,6 +247,10 @@ impl Namenode {
             RpcError::NotSent(error) if error.to_string().contains("failed to lookup address") => {
                 format!("{error}; a nameservice needs Hadoop's configuration: set HADOOP_CONF_DIR")
             }
+            RpcError::Broken(error) => {
+                where_from = "no answer from the namenode at";
+                error.to_string()
+            }
             other => other.to_string(),
         };
         let kind = if in_doubt { ErrorKind::OutcomeUnknown } else { ErrorKind::Unavailable };

@@ -1,8 +1,8 @@
 //! Frees an abandoned file, so that it can be written again.
 //!
-//! If a writer dies, the namenode frees its file only after its soft limit, and never while the
-//! same client keeps renewing for other files. This process knows its own abandoned writers, so it
-//! frees their files at once, in the background.
+//! If a writer dies, the namenode frees its file only if another client wants it after the soft limit, or else
+//! after the hard limit; and never while the same client renews its lease for other files. This process knows its
+//! own abandoned writers, so it frees their files at once, in the background.
 
 use super::errors::{Effect, from_library, is_about_the_namenode};
 use super::retry::{Backoff, LONGEST_PAUSE};
@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use strait_store::{ErrorKind, Result};
 use tokio::runtime::Handle;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, timeout};
 
 /// An abandoned file is writable again within this time. It covers the namenode's soft limit for a writer
@@ -25,53 +25,71 @@ pub(super) const RECOVERY_LIMIT: Duration = Duration::from_secs(90);
 /// process survives. The lease of the file lives as long as its holder writes other files.
 pub(super) const OUTAGE_LIMIT: Duration = Duration::from_secs(24 * 3_600);
 
+/// Time that users wait for the recovery of another user's file at the path that they want. Most take less. Later the
+/// namenode refuses them, if the file is still there.
+const WAIT_FOR_OTHERS: Duration = Duration::from_secs(5);
+
+/// Recoveries that ask the namenode at a time. The others queue: each dropped writer may cause one.
+const MOST_AT_A_TIME: usize = 16;
+
 /// The running recoveries, by path.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Recoveries {
     running: Mutex<HashMap<String, Running>>,
+    asking: Semaphore,
 }
 
 #[derive(Debug, Clone)]
 struct Running {
+    /// The user whose writer left the file.
+    user: String,
     /// Ends with the recovery.
     end: watch::Receiver<()>,
     /// It would also cut off a new file at the path.
     by_path: bool,
 }
 
+impl Default for Recoveries {
+    fn default() -> Self {
+        Self { running: Mutex::default(), asking: Semaphore::new(MOST_AT_A_TIME) }
+    }
+}
+
 impl Recoveries {
-    /// Recovers `path`, which a writer of the library's `client` left open.
-    pub fn run_by_library(self: &Arc<Self>, client: Client, path: String, runtime: &Handle) {
-        let at = path.clone();
+    /// Recovers `path`, which a writer of the library's `client` left open. If another program has put its file
+    /// there, which it writes now, that one is cut off: the library names files by their paths.
+    pub fn run_by_library(self: &Arc<Self>, client: Client, user: String, path: String, runtime: &Handle) {
+        let (at, recoveries) = (path.clone(), Arc::clone(self));
         let recovery = async move {
             let ask = || async {
                 client.recover_lease(&at).await.map_err(|error| from_library(error, Effect::Read))
             };
-            until_recovered(&at, ask).await;
+            recoveries.until_recovered(&at, ask).await;
         };
-        self.spawn(path, true, recovery, runtime);
+        self.spawn((user, path), true, recovery, runtime);
     }
 
-    /// Runs the recovery of the file that was at `path`, for which others wait. It must leave another file
+    /// Runs the recovery of the file that `user` had at `path`, for which others wait. It must leave another file
     /// there alone.
     pub fn run(
         self: &Arc<Self>,
+        user: String,
         path: String,
         recovery: impl Future<Output = ()> + Send + 'static,
         runtime: &Handle,
     ) {
-        self.spawn(path, false, recovery, runtime);
+        self.spawn((user, path), false, recovery, runtime);
     }
 
     fn spawn(
         self: &Arc<Self>,
-        path: String,
+        (user, path): (String, String),
         by_path: bool,
         recovery: impl Future<Output = ()> + Send + 'static,
         runtime: &Handle,
     ) {
         let (done, end) = watch::channel(());
-        self.lock().insert(path.clone(), Running { end: end.clone(), by_path });
+        self.lock().insert(path.clone(), Running { user, end: end.clone(), by_path });
         let recoveries = Arc::clone(self);
         runtime.spawn(async move {
             recovery.await;
@@ -85,20 +103,56 @@ impl Recoveries {
         });
     }
 
-    /// Waits for a running recovery of `path`, for [`RECOVERY_LIMIT`] at most: the namenode would
-    /// mistake a new writer of the file for the abandoned one.
-    pub async fn wait(&self, path: &str) {
+    /// Waits for a running recovery of `path` before `user` opens it: the namenode would mistake the user's new writer
+    /// for the abandoned one. For [`RECOVERY_LIMIT`] at most, and less for another user's recovery.
+    pub async fn wait(&self, user: &str, path: &str) {
         let running = self.lock().get(path).cloned();
         if let Some(running) = running {
-            running.wait().await;
+            running.wait(user).await;
         }
     }
 
     /// The same before a creation that replaces the file. Most recoveries don't concern the new one.
-    pub async fn wait_to_replace(&self, path: &str) {
+    pub async fn wait_to_replace(&self, user: &str, path: &str) {
         let running = self.lock().get(path).filter(|running| running.by_path).cloned();
         if let Some(running) = running {
-            running.wait().await;
+            running.wait(user).await;
+        }
+    }
+
+    /// Repeats `ask` until the file at `path` is recovered, for [`RECOVERY_LIMIT`] at most. Outages of the namenode
+    /// don't count, up to [`OUTAGE_LIMIT`].
+    pub async fn until_recovered<F>(&self, path: &str, ask: impl Fn() -> F)
+    where
+        F: Future<Output = Result<bool>>,
+    {
+        let mut backoff = Backoff::within(RECOVERY_LIMIT);
+        let end = Instant::now() + OUTAGE_LIMIT;
+        loop {
+            let answer = {
+                // Never closed.
+                let _place = self.asking.acquire().await;
+                ask().await
+            };
+            match answer {
+                Ok(true) => return,
+                // Removed or renamed meanwhile: there is nothing to recover.
+                Err(error) if error.kind() == ErrorKind::NotFound => return,
+                Ok(false) => {}
+                Err(error) if is_about_the_namenode(error.kind()) && Instant::now() < end => {
+                    tracing::debug!(path, %error, "lease recovery waits for the namenode");
+                    backoff = Backoff::starting_at(LONGEST_PAUSE, RECOVERY_LIMIT);
+                }
+                Err(error) => tracing::debug!(path, %error, "lease recovery goes on"),
+            }
+            if !backoff.pause().await {
+                return tracing::warn!(
+                    path,
+                    "an abandoned file is still open after {} s; the namenode frees it after its holder has closed \
+                     all other files; hdfs debug recoverLease -path PATH frees it now",
+                    RECOVERY_LIMIT.as_secs()
+                );
+            }
         }
     }
 
@@ -108,37 +162,11 @@ impl Recoveries {
 }
 
 impl Running {
-    async fn wait(mut self) {
+    async fn wait(mut self, user: &str) {
+        let limit = if self.user == user { RECOVERY_LIMIT } else { WAIT_FOR_OTHERS };
         // The end of the recovery drops the sender, which ends this.
         let ended = async { while self.end.changed().await.is_ok() {} };
-        let _ = timeout(RECOVERY_LIMIT, ended).await;
-    }
-}
-
-/// Asks the namenode to recover the lease of `path` until that is done. Its time begins when the
-/// namenode is there.
-pub(super) async fn until_recovered<F>(path: &str, ask: impl Fn() -> F)
-where
-    F: Future<Output = Result<bool>>,
-{
-    let mut backoff = Backoff::within(RECOVERY_LIMIT);
-    let end = Instant::now() + OUTAGE_LIMIT;
-    loop {
-        match ask().await {
-            Ok(true) => return,
-            // Removed or renamed meanwhile: there is nothing to recover.
-            Err(error) if error.kind() == ErrorKind::NotFound => return,
-            Ok(false) => {}
-            Err(error) if is_about_the_namenode(error.kind()) && Instant::now() < end => {
-                tracing::debug!(path, %error, "lease recovery waits for the namenode");
-                backoff = Backoff::starting_at(LONGEST_PAUSE, RECOVERY_LIMIT);
-            }
-            Err(error) => tracing::debug!(path, %error, "lease recovery goes on"),
-        }
-        if !backoff.pause().await {
-            tracing::warn!(path, "an abandoned file isn't recovered; the namenode will do it later");
-            return;
-        }
+        let _ = timeout(limit, ended).await;
     }
 }
 
@@ -154,6 +182,7 @@ mod tests {
         let (recoveries, recovered) = (Arc::new(Recoveries::default()), Arc::new(AtomicBool::new(false)));
         let (begin, is_recovered) = (Instant::now(), Arc::clone(&recovered));
         let outage = 20 * RECOVERY_LIMIT;
+        let own = Arc::clone(&recoveries);
         let recovery = async move {
             let ask = || async {
                 match begin.elapsed() < outage {
@@ -161,12 +190,14 @@ mod tests {
                     false => Ok(is_recovered.swap(true, Ordering::Relaxed)),
                 }
             };
-            until_recovered("/f", ask).await;
+            own.until_recovered("/f", ask).await;
         };
-        recoveries.run("/f".to_owned(), recovery, &Handle::current());
-        recoveries.wait_to_replace("/f").await;
+        recoveries.run("alice".to_owned(), "/f".to_owned(), recovery, &Handle::current());
+        recoveries.wait_to_replace("alice", "/f").await;
         assert_eq!(begin.elapsed(), Duration::ZERO, "a new file isn't concerned");
-        recoveries.wait("/f").await;
+        recoveries.wait("bob", "/f").await;
+        assert!(begin.elapsed() < 2 * WAIT_FOR_OTHERS, "{:?}: it is none of his", begin.elapsed());
+        recoveries.wait("alice", "/f").await;
         assert!(begin.elapsed() < 2 * RECOVERY_LIMIT, "{:?}", begin.elapsed());
         pause_task("the outage", outage).await;
         assert!(

@@ -78,7 +78,7 @@ where
         };
         match outcome {
             Ok(value) => return Ok(value),
-            Err(error) if is_starting(&error) && backoff.pause().await => {}
+            Err(error) if refuses_for_now(&error) && backoff.pause().await => {}
             Err(error) => return Err(naming(namenodes, from_library(error, effect))),
         }
     }
@@ -97,7 +97,7 @@ pub(super) async fn once<T>(
 }
 
 /// The namenode was reached, and refused the call for now without executing it.
-fn is_starting(error: &HdfsError) -> bool {
+fn refuses_for_now(error: &HdfsError) -> bool {
     matches!(error, HdfsError::RPCError(class, _) if is_passing(class))
 }
 

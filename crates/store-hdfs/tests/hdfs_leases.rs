@@ -102,11 +102,19 @@ async fn a_session_gets_its_file_back_at_another_process_and_nobody_else_does() 
     let path = StorePath::parse(&hdfs.scratch("session")).unwrap();
     let of_session =
         |secret| Principal { session: Some(SessionSecret([secret; 32])), ..Principal::new(&current_user()) };
-    // As in a process that is killed, its writer closes nothing, and still renews its lease for a while.
+    // As in a process that is killed, its writers close nothing, and still renew their lease for a while.
     let gone = HdfsStore::connect(hdfs.uri()).await.unwrap();
     let mut before = gone.create(&of_session(1), &path, &CreateOptions::default()).await.unwrap();
     before.append(Bytes::from_static(b"before, ")).await.unwrap();
     before.flush().await.unwrap();
+    let others = ["-to-append", "-to-truncate"].map(|end| StorePath::parse(&format!("{path}{end}")).unwrap());
+    let mut other_writers = Vec::new();
+    for other in &others {
+        let mut writer = gone.create(&of_session(1), other, &CreateOptions::default()).await.unwrap();
+        writer.append(Bytes::from_static(b"flushed")).await.unwrap();
+        writer.flush().await.unwrap();
+        other_writers.push(writer);
+    }
     let busy = gone.append(&of_session(1), &path).await.err().expect("this process has it open");
     assert_eq!(busy.kind(), ErrorKind::Busy, "{busy}");
     let busy = gone.truncate(&of_session(1), &path, 0).await.unwrap_err();
@@ -117,10 +125,17 @@ async fn a_session_gets_its_file_back_at_another_process_and_nobody_else_does() 
         let busy = next.append(&who, &path).await.err().expect("another session has it open");
         assert_eq!(busy.kind(), ErrorKind::Busy, "{busy}");
     }
+    let begin = Instant::now();
     let mut after = next.append(&of_session(1), &path).await.unwrap();
     assert_eq!(after.position(), 8);
     after.append(Bytes::from_static(b"after")).await.unwrap();
     after.close().await.unwrap();
+    let [to_append, to_truncate] = &others;
+    next.append(&of_session(1), to_append).await.unwrap().close().await.unwrap();
+    next.truncate(&of_session(1), to_truncate, 3).await.unwrap();
+    assert_eq!(next.read_all(&of_session(1), to_truncate, 100).await.unwrap(), b"flu");
+    // Without the session, the namenode would let each file go 60 s after the one before.
+    assert!(begin.elapsed() < Duration::from_secs(50), "{:?}", begin.elapsed());
     let late = async {
         before.append(Bytes::from_static(b"late")).await?;
         before.close().await

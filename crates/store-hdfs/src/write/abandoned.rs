@@ -1,4 +1,8 @@
-//! Makes the namenode recover a holder's files that none of its writers has open any more.
+//! Makes the namenode recover files that were left open: by a dropped writer, by an opening whose answer was lost, or
+//! by another process of the session.
+//!
+//! The namenode takes an order from any client that may write the file, and closes it for whoever has it open then
+//! (`FSNamesystem.recoverLease`). So an order comes right after a look at who that is, and only once for each look.
 
 use super::super::errors::is_about_the_namenode;
 use super::super::recovery::OUTAGE_LIMIT;
@@ -9,7 +13,7 @@ use super::open_file::OpenFile;
 use super::wire::{DoneResponse, FsyncRequest, Permission, RecoverLeaseRequest, SetPermissionRequest};
 use std::time::Duration;
 use strait_store::{ErrorKind, Result, fail};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 /// Part of the namenode's answer to a writer whose file the namenode itself recovers
 /// (`FSNamesystem.checkLease`, `HdfsServerConstants.NAMENODE_LEASE_HOLDER`).
@@ -23,14 +27,18 @@ const OWNER_WRITES: u32 = 0o200;
 /// The bits of a permission. Above them namenodes have others (`FsPermission.toExtendedShort`).
 const PERMISSION_BITS: u32 = 0o7777;
 
-/// Time limit of one order to the namenode, since the user's openings wait meanwhile. The recovery is repeated
-/// later.
+/// Time limit of one order to the namenode, and of the wait for the holder's openings before it: the next openings
+/// wait meanwhile. The callers repeat the order.
 const ORDER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// An order that goes out later than this after the look at the file could reach a file that another client has opened
+/// meanwhile.
+const LONGEST_LOOK: Duration = Duration::from_secs(1);
 
 /// Makes the namenode close `file`, whose writer is gone. False while it is doing so.
 pub async fn recover(file: &OpenFile) -> Result<bool> {
     let OpenFile { holder, path, id, opening } = file;
-    Left { holder, owner: holder.name(), path, id: *id, opening: *opening }.recover().await
+    Abandoned { by: holder, lease_holder: holder.name(), path, id: *id, opening: *opening }.recover().await
 }
 
 /// Recovers the file at `path` if `holder` has it open, and none of its writers does: the answer to its
@@ -39,119 +47,136 @@ pub async fn recover_unknown(holder: &LeaseHolder, path: &str) -> Result<bool> {
     recover_from(holder, holder.name(), path).await
 }
 
-/// Recovers the file at `path`, which `owner`, another holder of the session, has open. False while the namenode
-/// is doing so. The file stays the other's until then, so whoever opens it learns that it is being recovered.
-pub async fn recover_from(holder: &LeaseHolder, owner: &str, path: &str) -> Result<bool> {
-    let Some(id) = holder.file_at(path).await? else { return Ok(true) };
-    Left { holder, owner, path, id, opening: 0 }.recover().await
+/// Recovers the file at `path`, which `lease_holder`, another one of the same session, has open. False while the
+/// namenode is doing so. The lease stays with that holder meanwhile, so an opening gets `RecoveryInProgressException`,
+/// and waits.
+pub async fn recover_from(by: &LeaseHolder, lease_holder: &str, path: &str) -> Result<bool> {
+    let Some(id) = by.file_at(path).await? else { return Ok(true) };
+    Abandoned { by, lease_holder, path, id, opening: 0 }.recover().await
 }
 
-/// A file that nobody writes any more, and that the namenode hasn't closed.
-struct Left<'a> {
-    /// Who orders the recovery.
-    holder: &'a LeaseHolder,
-    /// Name of the holder that has the file open.
-    owner: &'a str,
+/// A file that is to be recovered.
+struct Abandoned<'a> {
+    /// Orders the recovery.
+    by: &'a LeaseHolder,
+    /// The name of the client that has the lease.
+    lease_holder: &'a str,
+    /// Where it was opened.
     path: &'a str,
     id: u64,
-    /// The opening by `holder`; 0 if it isn't known, or another's.
+    /// The opening by `by`; 0 if it isn't known, or another's.
     opening: u64,
 }
 
-impl Left<'_> {
-    /// Recovers the file, unless it is closed, or open by others than its owner, or by a later opening of the
-    /// holder.
-    async fn recover(self) -> Result<bool> {
-        let Self { holder, owner, path, id, opening } = self;
-        if holder.has_opened_again(id, opening) || !is_left_open(holder, owner, path, id).await? {
-            return Ok(true);
-        }
-        // It may have been renamed, and its path may lead to another file.
-        let number = format!("{INODES}/{id}");
-        let path = if holder.file_at(path).await? == Some(id) { path } else { &number };
-        let left = Left { path, ..self };
-        match left.order().await {
+impl Abandoned<'_> {
+    /// Recovers the file, unless it is closed, or open by others than `lease_holder`, or by a later opening.
+    async fn recover(&self) -> Result<bool> {
+        match self.order().await {
             Err(refusal) if refusal.kind() == ErrorKind::PermissionDenied => {
-                let Some(bits) = bits_without_write(holder, &number).await? else { return Err(refusal) };
-                // Only the owner may do this. Without it the file would stay open for as long as the holder
-                // writes others.
-                let ordered = match set_permission(holder, &number, bits | OWNER_WRITES).await {
-                    Ok(()) => left.order().await,
+                let Some(bits) = self.bits_without_write().await? else { return Err(refusal) };
+                // Only the owner may do this. Without it the file would stay open as long as the holder has
+                // other files open.
+                let ordered = match self.set_permission(bits | OWNER_WRITES).await {
+                    Ok(()) => self.order().await,
                     Err(error) => Err(error),
                 };
-                restore_permission(holder, &number, bits).await;
+                self.restore_permission(bits).await;
                 ordered
             }
             outcome => outcome,
         }
     }
 
-    /// Orders the recovery, unless the holder has opened the file again.
+    /// The file by its number. Its path may lead to another file by now, or at the time of the order.
+    fn number(&self) -> String {
+        format!("{INODES}/{}", self.id)
+    }
+
+    /// Orders the recovery, unless somebody else has opened the file: the namenode would close it all the same.
     async fn order(&self) -> Result<bool> {
+        let Self { by, lease_holder, path, id, opening } = *self;
+        let Ok(_recovering) = timeout(ORDER_TIMEOUT, by.recovering()).await else { return Ok(false) };
+        // From here on, the holder opens no file.
+        if by.has_opened_again(id, opening) {
+            return Ok(true);
+        }
         let order = async {
-            let _recovering = self.holder.recovering().await;
-            // From here on, the holder opens no file.
-            if self.holder.has_opened_again(self.id, self.opening) {
+            let begin = Instant::now();
+            if !self.is_left_open().await? {
                 return Ok(true);
             }
-            let (path, client_name) = (self.path.to_owned(), self.owner.to_owned());
-            let request = RecoverLeaseRequest { path, client_name };
-            Ok(self.holder.call::<_, DoneResponse>("recoverLease", &request).await?.done)
-        };
-        match timeout(ORDER_TIMEOUT, order).await {
-            Ok(outcome) => outcome,
-            Err(_) => fail(ErrorKind::TimedOut, "the namenode doesn't take the order to recover a file"),
-        }
-    }
-}
-
-/// The permission of a file whose owner may not write it.
-async fn bits_without_write(holder: &LeaseHolder, path: &str) -> Result<Option<u32>> {
-    let bits = holder.status_of(path).await?.map(|status| status.permission.bits & PERMISSION_BITS);
-    Ok(bits.filter(|bits| bits & OWNER_WRITES == 0))
-}
-
-/// Takes the right to write from the owner again, if nobody has set another permission meanwhile. Waits for a
-/// namenode that is away.
-async fn restore_permission(holder: &LeaseHolder, path: &str, bits: u32) {
-    let mut backoff = Backoff::within(OUTAGE_LIMIT);
-    loop {
-        let restored = async {
-            match holder.status_of(path).await? {
-                Some(status) if status.permission.bits & PERMISSION_BITS == bits | OWNER_WRITES => {
-                    set_permission(holder, path, bits).await
-                }
-                _ => Ok(()),
+            if begin.elapsed() > LONGEST_LOOK {
+                return Ok(false);
             }
+            let request = RecoverLeaseRequest { path: self.number(), client_name: lease_holder.to_owned() };
+            // Repeated without a look, it could close the file of the next writer.
+            Ok(by.call_once::<_, DoneResponse>("recoverLease", &request).await?.done)
         };
-        match restored.await {
-            Ok(()) => return,
-            Err(error) if is_about_the_namenode(error.kind()) && backoff.pause().await => {}
-            Err(error) => return tracing::warn!(path, %error, "a recovered file's owner may still write it"),
+        timeout(ORDER_TIMEOUT, order).await.unwrap_or_else(|_| {
+            let limit = ORDER_TIMEOUT.as_secs();
+            fail(
+                ErrorKind::TimedOut,
+                format!("recoverLease {path}: no answer from the namenode within {limit} s"),
+            )
+        })
+    }
+
+    /// Whether the file waits for a recovery: nobody has closed it, and no other client than `lease_holder` has
+    /// opened it.
+    async fn is_left_open(&self) -> Result<bool> {
+        let request = FsyncRequest {
+            path: self.path.to_owned(),
+            client_name: self.lease_holder.to_owned(),
+            last_block_length: None,
+            file_id: self.id,
+        };
+        match self.by.call::<_, Empty>("fsync", &request).await {
+            Ok(Empty {}) => Ok(true),
+            // A recovery has begun.
+            Err(error) if error.kind() == ErrorKind::Busy && is_owned_by_namenode(error.message()) => {
+                Ok(true)
+            }
+            // It is closed, or another client writes it, which a recovery would cut off.
+            Err(error) if error.kind() == ErrorKind::Busy => Ok(false),
+            Err(error) => Err(error),
         }
     }
-}
 
-async fn set_permission(holder: &LeaseHolder, path: &str, bits: u32) -> Result<()> {
-    let request = SetPermissionRequest { path: path.to_owned(), permission: Permission { bits } };
-    holder.call::<_, Empty>("setPermission", &request).await.map(drop)
-}
+    /// The permission of a file whose owner may not write it.
+    async fn bits_without_write(&self) -> Result<Option<u32>> {
+        let status = self.by.status_of(&self.number()).await?;
+        let bits = status.map(|status| status.permission.bits & PERMISSION_BITS);
+        Ok(bits.filter(|bits| bits & OWNER_WRITES == 0))
+    }
 
-/// Whether the file waits for a recovery: nobody has closed it, and no other client than `owner` has opened it.
-async fn is_left_open(holder: &LeaseHolder, owner: &str, path: &str, id: u64) -> Result<bool> {
-    let request = FsyncRequest {
-        path: path.to_owned(),
-        client_name: owner.to_owned(),
-        last_block_length: None,
-        file_id: id,
-    };
-    match holder.call::<_, Empty>("fsync", &request).await {
-        Ok(Empty {}) => Ok(true),
-        // A recovery has begun.
-        Err(error) if error.kind() == ErrorKind::Busy && is_owned_by_namenode(error.message()) => Ok(true),
-        // It is closed, or another client writes it, which a recovery would cut off.
-        Err(error) if error.kind() == ErrorKind::Busy => Ok(false),
-        Err(error) => Err(error),
+    /// Takes the right to write from the owner again, if nobody has set another permission meanwhile. Waits for a
+    /// namenode that is away.
+    async fn restore_permission(&self, bits: u32) {
+        let mut backoff = Backoff::within(OUTAGE_LIMIT);
+        loop {
+            let restored = async {
+                match self.by.status_of(&self.number()).await? {
+                    Some(status) if status.permission.bits & PERMISSION_BITS == bits | OWNER_WRITES => {
+                        self.set_permission(bits).await
+                    }
+                    _ => Ok(()),
+                }
+            };
+            match restored.await {
+                Ok(()) => return,
+                Err(error) if is_about_the_namenode(error.kind()) && backoff.pause().await => {}
+                Err(error) => {
+                    let (path, mode) = (self.path, format!("{bits:o}"));
+                    return tracing::warn!(path, mode, %error, "a recovered file's owner can write it, since its \
+                        mode couldn't be set back; hdfs dfs -chmod sets it");
+                }
+            }
+        }
+    }
+
+    async fn set_permission(&self, bits: u32) -> Result<()> {
+        let request = SetPermissionRequest { path: self.number(), permission: Permission { bits } };
+        self.by.call::<_, Empty>("setPermission", &request).await.map(drop)
     }
 }
 
@@ -168,24 +193,28 @@ mod tests {
     use super::*;
     use prost::Message;
     use std::sync::Arc;
-    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
     use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
     const PATH: &str = "/f";
     const ID: u64 = 7;
+    const NUMBER: &str = "/.reserved/.inodes/7";
 
-    /// A holder, and the paths that the namenode gets orders to recover. The namenode has the file with the
-    /// id `at_path` at each path, and gives this `answer` to an order.
-    async fn holder(at_path: u64, answer: Answer) -> (Arc<LeaseHolder>, UnboundedReceiver<String>) {
+    /// A holder, and the files that the namenode gets orders to recover. It has the file [`ID`] at each path. It gives
+    /// this `answer` to an order, and `to_look` to the look before that.
+    async fn holder_with(
+        to_look: impl Fn(&FsyncRequest) -> Answer + Send + Sync + 'static,
+        answer: Answer,
+    ) -> (Arc<LeaseHolder>, UnboundedReceiver<RecoverLeaseRequest>) {
         let (sender, recovered) = unbounded_channel();
         let status =
             move |file_id| Some(HdfsFileStatus { file_id: Some(file_id), ..HdfsFileStatus::default() });
         let answer = move |method: &str, request: &[u8]| match method {
-            "fsync" => Answer::of(&Empty {}),
-            "getFileInfo" => Answer::of(&GetFileInfoResponse { status: status(at_path) }),
+            "fsync" => to_look(&FsyncRequest::decode(request).unwrap()),
+            "getFileInfo" => Answer::of(&GetFileInfoResponse { status: status(ID) }),
             "append" => Answer::of(&AppendResponse { block: None, status: status(ID + 1) }),
             "recoverLease" => {
-                sender.send(RecoverLeaseRequest::decode(request).unwrap().path).unwrap();
+                sender.send(RecoverLeaseRequest::decode(request).unwrap()).unwrap();
                 answer.clone()
             }
             _ => Answer::failure("not now"),
@@ -194,13 +223,27 @@ mod tests {
         (Arc::new(LeaseHolder::new(namenode, "alice")), recovered)
     }
 
+    /// The same. The file is still open.
+    async fn holder(answer: Answer) -> (Arc<LeaseHolder>, UnboundedReceiver<RecoverLeaseRequest>) {
+        holder_with(|_| Answer::of(&Empty {}), answer).await
+    }
+
+    /// The namenode's answer for a file that this client has open.
+    fn owned_by(client: &str, path: &str) -> Answer {
+        let class = "org.apache.hadoop.hdfs.server.namenode.LeaseExpiredException";
+        Answer::Exception(
+            class,
+            format!("Client (=a) is not the lease owner (={client}: {path} (inode {ID}) b"),
+        )
+    }
+
     fn done(done: bool) -> Answer {
         Answer::of(&DoneResponse { done })
     }
 
     #[tokio::test]
     async fn a_file_that_its_holder_has_opened_again_is_left_alone() {
-        let (holder, mut recovered) = holder(ID, done(false)).await;
+        let (holder, mut recovered) = holder(done(false)).await;
         let abandoned = OpenFile::new(&holder, PATH, ID);
         let next = OpenFile::new(&holder, PATH, ID);
         assert!(recover(&abandoned).await.unwrap(), "nothing is left to do");
@@ -208,20 +251,79 @@ mod tests {
         assert!(recovered.try_recv().is_err(), "the next writer would lose its lease");
         // Then the next one is abandoned, too.
         assert!(!recover(&next).await.unwrap());
-        assert_eq!(recovered.recv().await.unwrap(), PATH);
+        assert_eq!(recovered.recv().await.unwrap().path, NUMBER);
         drop(next);
         assert!(!recover(&abandoned).await.unwrap());
-        assert_eq!(recovered.recv().await.unwrap(), PATH);
+        assert_eq!(recovered.recv().await.unwrap().path, NUMBER);
         drop(abandoned);
         assert!(!recover_unknown(&holder, PATH).await.unwrap());
-        assert_eq!(recovered.recv().await.unwrap(), PATH);
+        assert_eq!(recovered.recv().await.unwrap().path, NUMBER);
     }
 
     #[tokio::test]
-    async fn a_renamed_file_is_recovered_by_its_number() {
-        let (holder, mut recovered) = holder(ID + 1, done(true)).await;
-        assert!(recover(&OpenFile::new(&holder, PATH, ID)).await.unwrap());
-        assert_eq!(recovered.recv().await.unwrap(), "/.reserved/.inodes/7");
+    async fn a_recovery_leaves_the_file_alone_that_took_the_path_meanwhile() {
+        let (holder, mut recovered) = holder(done(true)).await;
+        let abandoned = OpenFile::new(&holder, PATH, ID);
+        let opening = holder.opening().await;
+        let recovery = tokio::spawn(async move { recover(&abandoned).await });
+        tokio::task::yield_now().await;
+        let _new = OpenFile::new(&holder, PATH, ID + 1);
+        drop(opening);
+        assert!(recovery.await.unwrap().unwrap());
+        assert_eq!(recovered.recv().await.unwrap().path, NUMBER);
+    }
+
+    #[tokio::test]
+    async fn the_look_for_another_writer_comes_right_before_the_order() {
+        let has_other = Arc::new(AtomicBool::new(false));
+        let look = Arc::clone(&has_other);
+        let to_look = move |_: &FsyncRequest| match look.load(Ordering::Relaxed) {
+            true => owned_by("b", PATH),
+            false => Answer::of(&Empty {}),
+        };
+        let (holder, mut recovered) = holder_with(to_look, done(true)).await;
+        let opening = holder.opening().await;
+        let by = Arc::clone(&holder);
+        let recovery = tokio::spawn(async move { recover_from(&by, "a", PATH).await });
+        // It waits for the opening. Meanwhile another client opens the file.
+        strait_testkit::wait::pause_task("the recovery waits", Duration::from_millis(200)).await;
+        has_other.store(true, Ordering::Relaxed);
+        drop(opening);
+        assert!(recovery.await.unwrap().unwrap(), "nothing is left to do");
+        assert!(recovered.try_recv().is_err(), "the other client would lose the file");
+    }
+
+    #[tokio::test]
+    async fn an_order_whose_answer_is_lost_is_not_repeated_without_another_look() {
+        let looks = AtomicU32::new(0);
+        let to_look = move |_: &FsyncRequest| match looks.fetch_add(1, Ordering::Relaxed) {
+            0 => Answer::of(&Empty {}),
+            _ => owned_by("b", PATH),
+        };
+        let (holder, mut recovered) = holder_with(to_look, Answer::HangUp).await;
+        let abandoned = OpenFile::new(&holder, PATH, ID);
+        assert_eq!(recover(&abandoned).await.unwrap_err().kind(), ErrorKind::OutcomeUnknown);
+        recovered.recv().await.unwrap();
+        assert!(recover(&abandoned).await.unwrap(), "nothing is left to do");
+        assert!(recovered.try_recv().is_err(), "the next writer would lose the file");
+    }
+
+    #[tokio::test]
+    async fn a_recovery_is_in_the_name_of_the_client_that_has_the_lease() {
+        let to_look = |look: &FsyncRequest| match look.client_name == "a" {
+            // The namenode recovers it already.
+            true => owned_by("HDFS_NameNode-2026", PATH),
+            false => owned_by("b", PATH),
+        };
+        let (holder, mut recovered) = holder_with(to_look, done(true)).await;
+        assert!(recover_from(&holder, "a", PATH).await.unwrap());
+        let order = recovered.recv().await.unwrap();
+        assert_eq!((&*order.client_name, &*order.path), ("a", NUMBER));
+        // Whatever the name of the path.
+        let (holder, mut recovered) =
+            holder_with(|_| owned_by("b", &format!("/x: {OWNED_BY_NAMENODE}")), done(true)).await;
+        assert!(recover_from(&holder, "a", PATH).await.unwrap());
+        assert!(recovered.try_recv().is_err(), "b has it open");
     }
 
     #[tokio::test]
@@ -266,7 +368,7 @@ mod tests {
 
     #[tokio::test]
     async fn openings_do_not_wait_for_an_order_that_the_namenode_does_not_take() {
-        let (holder, mut recovered) = holder(ID, Answer::Silence).await;
+        let (holder, mut recovered) = holder(Answer::Silence).await;
         let abandoned = OpenFile::new(&holder, PATH, ID);
         let recovery = tokio::spawn(async move { recover(&abandoned).await });
         recovered.recv().await.unwrap();

@@ -23,6 +23,8 @@ pub enum Answer {
     Exception(&'static str, String),
     /// None, ever. The connection takes other calls.
     Silence,
+    /// None: the connection closes.
+    HangUp,
 }
 
 impl Answer {
@@ -112,6 +114,7 @@ async fn serve(mut stream: TcpStream, answer: Arc<impl Fn(&str, &[u8]) -> Answer
                 None
             }
             Answer::Silence => continue,
+            Answer::HangUp => return Ok(()),
         };
         let mut frame = header.encode_length_delimited_to_vec();
         if let Some(message) = message {

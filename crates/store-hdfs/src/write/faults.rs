@@ -7,8 +7,8 @@ use super::super::namenode::Namenode;
 use super::super::wire::{
     BlockOpResponse, DatanodeId, Empty, ExtendedBlock, PacketHeader, ServerDefaults, status,
 };
-use super::by_user::Holders;
 use super::fake::{self, Answer};
+use super::holders::Holders;
 use super::open_file::{OpenFile, Opened};
 use super::settings::Settings;
 use super::wire::*;

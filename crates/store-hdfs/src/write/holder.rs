@@ -1,4 +1,4 @@
-//! A user, or one of its sessions, as a holder of leases, which renews them.
+//! A holder of leases, which renews them: a session of a user, or the user outside any session.
 //!
 //! The names of a session's holders begin alike in all processes. So a session gets a file back that a killed
 //! process of it left open, without a wait for the namenode's limit.
@@ -22,19 +22,23 @@ const RENEWAL: Duration = Duration::from_secs(30);
 /// 60 s.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
-/// Bytes of a digest in the names of a session's holders.
-const DIGEST: usize = 16;
+/// Bytes of a secret's digest in the names of its holders. Nobody finds another secret with the same 128 bits. It is a
+/// digest, since the namenode shows the names to other users.
+const DIGEST_BYTES: usize = 16;
 
-/// One user, or one of its sessions.
+/// A UUID as text, with hyphens.
+const UUID_CHARACTERS: usize = 36;
+
+/// One holder.
 #[derive(Debug)]
 pub struct LeaseHolder {
     link: Arc<Link>,
     /// For the namenode.
     name: String,
-    /// The begin of the names of all holders of the session.
-    of_session: Option<String>,
+    /// Prefix of the names of all holders of the session, in all processes.
+    session_prefix: Option<String>,
     /// An opening of a file locks it for reading; an order to recover a file locks it for writing.
-    openings: RwLock<()>,
+    gate: RwLock<()>,
     open_files: Mutex<OpenFiles>,
 }
 
@@ -42,8 +46,8 @@ pub struct LeaseHolder {
 struct OpenFiles {
     /// Each one's id, and the number of its opening.
     files: Vec<(u64, u64)>,
-    /// Openings so far.
-    openings: u64,
+    /// The number of the last opening.
+    last: u64,
     is_renewing: bool,
 }
 
@@ -56,24 +60,31 @@ impl LeaseHolder {
     /// A session of this user, without files. Its calls take the same connection.
     pub fn of_session(&self, secret: &SessionSecret) -> Self {
         let digest = Sha256::new().chain_update(secret.0).chain_update(self.link.user()).finalize();
-        let digest: String = digest[..DIGEST].iter().map(|byte| format!("{byte:02x}")).collect();
+        let digest: String = digest[..DIGEST_BYTES].iter().map(|byte| format!("{byte:02x}")).collect();
         Self::named(Arc::clone(&self.link), Some(format!("strait-{digest}-")))
     }
 
-    fn named(link: Arc<Link>, of_session: Option<String>) -> Self {
-        let (begin, unique) = (of_session.as_deref().unwrap_or("strait-"), uuid::Uuid::new_v4());
+    fn named(link: Arc<Link>, session_prefix: Option<String>) -> Self {
+        let (prefix, unique) = (session_prefix.as_deref().unwrap_or("strait-"), uuid::Uuid::new_v4());
         Self {
             link,
-            name: format!("{begin}{unique}"),
-            of_session,
-            openings: RwLock::default(),
+            name: format!("{prefix}{unique}"),
+            session_prefix,
+            gate: RwLock::default(),
             open_files: Mutex::default(),
         }
     }
 
     /// Whether the holder with this name is of the same session, in this process or another one.
     pub fn is_of_same_session(&self, name: &str) -> bool {
-        self.of_session.as_deref().is_some_and(|begin| name.starts_with(begin))
+        let unique = self.session_prefix.as_deref().and_then(|prefix| name.strip_prefix(prefix));
+        // Other clients choose the rest of their names, and its length, as they like.
+        unique.is_some_and(|unique| unique.len() == UUID_CHARACTERS && uuid::Uuid::parse_str(unique).is_ok())
+    }
+
+    /// The user.
+    pub fn user(&self) -> &str {
+        self.link.user()
     }
 
     /// Its name for namenode and datanodes.
@@ -95,19 +106,19 @@ impl LeaseHolder {
     /// Keeps recoveries from beginning. Take it before the call that opens a file, and keep it until
     /// [`LeaseHolder::opened`], so that recoveries know of the file.
     pub async fn opening(&self) -> RwLockReadGuard<'_, ()> {
-        self.openings.read().await
+        self.gate.read().await
     }
 
     /// Keeps openings waiting. Take it to order the recovery of a file.
     pub async fn recovering(&self) -> RwLockWriteGuard<'_, ()> {
-        self.openings.write().await
+        self.gate.write().await
     }
 
     /// Begins to renew the lease of a file. Returns the number of its opening, above 0.
     pub fn opened(self: &Arc<Self>, id: u64) -> u64 {
         let mut open = self.open_files();
-        open.openings += 1;
-        let opening = open.openings;
+        open.last += 1;
+        let opening = open.last;
         open.files.push((id, opening));
         if !std::mem::replace(&mut open.is_renewing, true) {
             tokio::spawn(renew(Arc::downgrade(self)));
@@ -129,7 +140,21 @@ impl LeaseHolder {
         self.open_files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A call that the namenode may get twice: it remembers the outcome, or the outcome is the same.
+    /// See [`Link::is_busy`].
+    pub fn is_busy(&self) -> bool {
+        self.link.is_busy()
+    }
+
+    /// See [`Link::call_once`].
+    pub async fn call_once<Q: Message, A: Message + Default>(
+        &self,
+        method: &'static str,
+        request: &Q,
+    ) -> Result<A> {
+        self.link.call_once(method, request).await
+    }
+
+    /// See [`Link::call`].
     pub async fn call<Q: Message, A: Message + Default>(
         &self,
         method: &'static str,
@@ -145,18 +170,21 @@ async fn renew(holder: Weak<LeaseHolder>) {
     loop {
         sleep(pause).await;
         let Some(holder) = holder.upgrade() else { return };
-        {
+        let files = {
             let mut open = holder.open_files();
             if open.files.is_empty() {
                 open.is_renewing = false;
                 return;
             }
-        }
+            open.files.len()
+        };
         let request = RenewLeaseRequest { client_name: holder.name.clone() };
         pause = match holder.call::<_, Empty>("renewLease", &request).await {
             Ok(Empty {}) => RENEWAL,
             Err(error) => {
-                tracing::warn!(user = holder.link.user(), %error, "leases aren't renewed");
+                let (user, holder) = (holder.user(), holder.name());
+                tracing::warn!(user, holder, files, %error, "leases couldn't be renewed; other clients can take \
+                    the files over 60 s after the last renewal");
                 RETRY_PAUSE
             }
         };
@@ -204,6 +232,7 @@ mod tests {
         };
         let (one, again) = (of("alice", 7), of("alice", 7));
         assert!(one.name() != again.name() && one.is_of_same_session(again.name()));
+        assert!(!one.is_of_same_session(&format!("{}-x", again.name())), "not a name of ours");
         for other in [of("alice", 8), of("bob", 7), LeaseHolder::new(Arc::clone(&namenode), "alice")] {
             assert!(!one.is_of_same_session(other.name()) && !other.is_of_same_session(one.name()));
         }

@@ -8,17 +8,21 @@ use super::super::rpc::{CLIENT_PROTOCOL, RpcError};
 use prost::Message;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::time::Instant;
 use strait_store::Result;
 
-/// One user.
+/// With so many calls of one user on their way, the namenode or this machine is busy.
+const BUSY: usize = 2;
+
+/// The connection that all of a user's calls share, and the calls' numbers.
 #[derive(Debug)]
 pub struct Link {
     namenode: Arc<Namenode>,
     user: String,
     client_id: [u8; 16],
     next_call: AtomicI32,
+    under_way: AtomicUsize,
     connection: tokio::sync::Mutex<Connection>,
 }
 
@@ -32,13 +36,14 @@ struct Connection {
 }
 
 impl Link {
-    /// A user's, without a connection yet.
+    /// A link for this user. The first call connects.
     pub fn new(namenode: Arc<Namenode>, user: &str) -> Self {
         Self {
             namenode,
             user: user.to_owned(),
             client_id: *uuid::Uuid::new_v4().as_bytes(),
             next_call: AtomicI32::new(0),
+            under_way: AtomicUsize::new(0),
             connection: tokio::sync::Mutex::default(),
         }
     }
@@ -48,18 +53,42 @@ impl Link {
         &self.user
     }
 
+    /// Whether other calls are on their way, so that a further one would take time from those.
+    pub fn is_busy(&self) -> bool {
+        self.under_way.load(Ordering::Relaxed) >= BUSY
+    }
+
     /// A call that the namenode may get twice: it remembers the outcome, or the outcome is the same.
     pub async fn call<Q: Message, A: Message + Default>(
         &self,
         method: &'static str,
         request: &Q,
     ) -> Result<A> {
+        self.ask(Effect::Remembered, method, request).await
+    }
+
+    /// A call that the namenode mustn't get twice: OutcomeUnknown if its answer is lost.
+    pub async fn call_once<Q: Message, A: Message + Default>(
+        &self,
+        method: &'static str,
+        request: &Q,
+    ) -> Result<A> {
+        self.ask(Effect::Mutation, method, request).await
+    }
+
+    async fn ask<Q: Message, A: Message + Default>(
+        &self,
+        effect: Effect,
+        method: &'static str,
+        request: &Q,
+    ) -> Result<A> {
+        let _under_way = UnderWay::begin(&self.under_way);
         let call = self.next_call.fetch_add(1, Ordering::Relaxed) & i32::MAX;
         let attempt = |index, retry| async move {
             let id = CallId { client: self.client_id, call, retry };
             self.channel(index).await?.call(id, CLIENT_PROTOCOL, method, request).await
         };
-        self.namenode.ask(Effect::Remembered, PATIENCE, attempt).await
+        self.namenode.ask(effect, PATIENCE, attempt).await
     }
 
     /// The connection to the namenode with this index, which all calls share.
@@ -93,6 +122,22 @@ impl Link {
             }
             Err(error) => Err(error),
         }
+    }
+}
+
+/// Counts one call until its end.
+struct UnderWay<'a>(&'a AtomicUsize);
+
+impl<'a> UnderWay<'a> {
+    fn begin(calls: &'a AtomicUsize) -> Self {
+        calls.fetch_add(1, Ordering::Relaxed);
+        Self(calls)
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

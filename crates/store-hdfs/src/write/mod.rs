@@ -3,7 +3,7 @@
 //! ```text
 //!   writer ── cutter, queue ── line ── streamer ── pipeline ── datanode ── datanode …
 //!     └────────────── open_file ──────────┘
-//!                         └── holder: leases of a user or a session; by_user has them
+//!                         └── holder: leases of a user or a session; holders: all
 //!                               └── link: one connection per user to the namenode
 //!   abandoned: frees the file of a writer that is gone
 //! ```
@@ -21,13 +21,13 @@
 //! encryption zone. The library serves the rest.
 
 mod abandoned;
-mod by_user;
 mod cutter;
 #[cfg(test)]
 pub(super) mod fake;
 #[cfg(test)]
 mod faults;
 mod holder;
+mod holders;
 mod line;
 mod link;
 mod open_file;
@@ -40,9 +40,11 @@ mod wire;
 mod writer;
 
 pub(super) use abandoned::{recover_from, recover_unknown};
-pub(super) use by_user::Holders;
 pub(super) use holder::LeaseHolder;
+pub(super) use holders::Holders;
 pub(super) use open_file::{NewFile, OpenFile, Opened};
 pub(super) use settings::Settings;
+#[cfg(test)]
+pub(super) use wire::GetFileInfoResponse;
 pub(super) use wire::HdfsFileStatus;
 pub(super) use writer::{Context, DatanodesWriter};

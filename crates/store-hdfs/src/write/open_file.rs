@@ -11,9 +11,10 @@ use super::wire::*;
 use std::sync::Arc;
 use std::time::Duration;
 use strait_store::{Error, ErrorKind, Result};
+use tokio::time::sleep;
 
-/// Calls that are repeated without a pause while the namenode has no report of a block. Most reports take
-/// less than a timer's tick.
+/// Calls that are repeated without a pause while the namenode has no report of a block. Without load most reports
+/// take less than a timer's tick.
 const TRIES_AT_ONCE: u32 = 2;
 
 /// First pause until the namenode has a block's report. Each further pause is twice as long. Datanodes report
@@ -108,8 +109,9 @@ impl OpenFile {
         Ok(Opened { file, status, partial, full })
     }
 
-    /// The last block of the file. The namenode recognises a repeated call by the block before, or else
-    /// refuses it. None if the user may write the file but not read it.
+    /// The last block of the file. By it the namenode recognises a repeated `addBlock` or `complete`; without it, it
+    /// refuses the repetition. None if the namenode doesn't give it, for example because the user may not read the
+    /// file.
     async fn last_block(&self) -> Option<ExtendedBlock> {
         let request = GetBlockLocationsRequest { path: self.path.clone(), offset: FAR_OFFSET, length: 1 };
         match self.holder.call::<_, GetBlockLocationsResponse>("getBlockLocations", &request).await {
@@ -140,7 +142,6 @@ impl OpenFile {
         loop {
             match self.holder.call::<_, BlockResponse>("addBlock", &request).await {
                 Ok(answer) => return Ok(answer.block),
-                // NotReplicatedYetException: no datanode has reported the previous block.
                 Err(error) if is_not_reported(&error) && backoff.pause().await => {}
                 Err(error) => return Err(error),
             }
@@ -156,7 +157,11 @@ impl OpenFile {
         match self.holder.call::<_, GetFsStatsResponse>("getFsStats", &Empty {}).await {
             // Without datanodes, there is no capacity.
             Ok(stats) if stats.capacity > 0 && stats.remaining < block_bytes => {
-                let message = format!("{} of {} bytes are left in HDFS", stats.remaining, stats.capacity);
+                let message = format!(
+                    "a block takes {block_bytes} bytes, and HDFS has {} of {} left: remove files, or write with \
+                     smaller blocks",
+                    stats.remaining, stats.capacity
+                );
                 Error::new(ErrorKind::NoSpace, message).caused_by(error)
             }
             _ => error,
@@ -235,7 +240,16 @@ impl OpenFile {
             last,
             file_id: self.id,
         };
-        let mut backoff = Backoff::starting_at(FIRST_REPORT_PAUSE, patience).at_once(TRIES_AT_ONCE);
+        let tries_at_once = match self.holder.is_busy() {
+            // A repeated call would cost the others more than this pause costs the file: under load most reports
+            // take longer.
+            true => {
+                sleep(FIRST_REPORT_PAUSE).await;
+                0
+            }
+            false => TRIES_AT_ONCE,
+        };
+        let mut backoff = Backoff::starting_at(FIRST_REPORT_PAUSE, patience).at_once(tries_at_once);
         while !self.holder.call::<_, DoneResponse>("complete", &request).await?.done {
             if !backoff.pause().await {
                 let message = format!(

@@ -119,13 +119,18 @@ fn extended(timeout: Duration, datanodes: usize) -> Duration {
     }
 }
 
+/// Java's defaults of `dfs.client.block.write.locateFollowingBlock.max.delay.ms`, `.initial.delay.ms` and `.retries`.
+const MAX_REPORT_DELAY_MS: u32 = 60_000;
+const FIRST_REPORT_DELAY_MS: u32 = 400;
+const REPORT_RETRIES: u32 = 5;
+
 /// The sum of the pauses of Java's client (`DFSOutputStream.completeFile`), or [`PATIENCE`] if that is longer.
 fn report_patience(config: &HadoopConfig) -> Result<Duration> {
     let set = |rest| config.number::<u32>(&format!("dfs.client.block.write.locateFollowingBlock.{rest}"));
-    let longest_ms = set("max.delay.ms")?.unwrap_or(60_000);
-    let mut pause_ms = set("initial.delay.ms")?.unwrap_or(400);
+    let longest_ms = set("max.delay.ms")?.unwrap_or(MAX_REPORT_DELAY_MS);
+    let mut pause_ms = set("initial.delay.ms")?.unwrap_or(FIRST_REPORT_DELAY_MS);
     let mut sum = Duration::ZERO;
-    for _ in 0..set("retries")?.unwrap_or(5) {
+    for _ in 0..set("retries")?.unwrap_or(REPORT_RETRIES) {
         sum += Duration::from_millis(pause_ms.into());
         if sum >= NO_TIMEOUT {
             break;

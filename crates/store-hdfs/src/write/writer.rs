@@ -1,7 +1,7 @@
 //! The trait's writer: cuts the application's bytes, and waits for acknowledgements.
 
 use super::super::datanode::Datanodes;
-use super::super::recovery::{Recoveries, until_recovered};
+use super::super::recovery::Recoveries;
 use super::super::wire::ExtendedBlock;
 use super::abandoned;
 use super::cutter::{Cutter, Piece, Sizes};
@@ -102,7 +102,7 @@ impl DatanodesWriter {
             streamer: runtime.spawn(streamer.run()),
             previous,
             flushed: status.length,
-            // Whoever wrote the last block may not have synced it.
+            // The last block's writer may not have synced it.
             synced: status.length.saturating_sub(offset),
             report_patience: settings.report_patience,
             memory,
@@ -191,7 +191,7 @@ impl Drop for Open {
 }
 
 /// Closes the file of a dropped writer. If that fails, or takes too long, makes the namenode close it.
-async fn close_abandoned(mut open: Open) {
+async fn close_abandoned(mut open: Open, recoveries: Arc<Recoveries>) {
     let path = open.file.path.clone();
     match timeout(CLOSE_PATIENCE, open.close()).await {
         Ok(Ok(())) => return,
@@ -201,7 +201,7 @@ async fn close_abandoned(mut open: Open) {
     // A recovery may take long. It needs only the file's lease, so this drops the bytes.
     let file = Arc::clone(&open.file);
     drop(open);
-    until_recovered(&path, || abandoned::recover(&file)).await;
+    recoveries.until_recovered(&path, || abandoned::recover(&file)).await;
 }
 
 fn closed<T>(operation: &'static str, path: &str) -> Result<T> {
@@ -263,8 +263,9 @@ impl FileWriter for DatanodesWriter {
 impl Drop for DatanodesWriter {
     fn drop(&mut self) {
         if let Some(open) = self.open.take() {
-            let path = open.file.path.clone();
-            self.context.recoveries.run(path, close_abandoned(open), &self.runtime);
+            let (user, path) = (open.file.holder.user().to_owned(), open.file.path.clone());
+            let recoveries = &self.context.recoveries;
+            recoveries.run(user, path, close_abandoned(open, Arc::clone(recoveries)), &self.runtime);
         }
     }
 }
@@ -274,8 +275,8 @@ mod tests {
     use super::super::super::config::HadoopConfig;
     use super::super::super::namenode::Namenode;
     use super::super::super::wire::{GetBlockLocationsResponse, LocatedBlock, LocatedBlocks, ServerDefaults};
-    use super::super::by_user::Holders;
     use super::super::fake::{self, Answer};
+    use super::super::holders::Holders;
     use super::super::wire::{
         AddBlockRequest, AppendResponse, CompleteRequest, DoneResponse, HdfsFileStatus,
     };

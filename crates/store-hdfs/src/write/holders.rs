@@ -6,11 +6,12 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use strait_store::{Principal, SessionSecret};
 
-/// Holders kept: each may have a connection, which ends when it is idle. With more users at a time,
-/// a new connection costs some hundred microseconds.
+/// Users' holders kept. With more users at a time, some calls make a new connection, which costs some hundred
+/// microseconds.
 const MAX_HOLDERS: usize = 256;
 
-/// Sessions kept, beside twice those that have files.
+/// When the cache has so many sessions more than twice those that had files at the last look, it looks again for
+/// those without files. By the factor, a look costs a constant time for each new session.
 const IDLE_SESSIONS: usize = 256;
 
 /// The holders, by user and session.
