@@ -238,6 +238,10 @@ impl Export {
         let path = self.path(who, &read.file).await?;
         let length = (read.count as usize).min(TRANSFER_BYTES);
         let Some(end) = read.offset.checked_add(length as u64) else { return Err(Fault(N3Status::Inval)) };
+        if self.writings.has_another(who, &path).await {
+            // Before the store has agreed, a stranger mustn't make that writer flush.
+            self.readings.check(who, &path).await.map_err(Fault::of_object)?;
+        }
         let shown = self.writings.show(who, &path, end).await?;
         if shown {
             self.readings.forget_below(&path);

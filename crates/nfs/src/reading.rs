@@ -77,6 +77,14 @@ impl Readings {
         Ok((bytes, at_end))
     }
 
+    /// Whether the user may read a file.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn check(&self, who: &Principal, path: &StorePath) -> Answer<()> {
+        Ok(self.reader(who, &(path.clone(), who.user.clone()), TRUSTED).await.map(drop)?)
+    }
+
     /// The reader of a file, and whether it was opened just now. One that was checked longer ago than
     /// `trusted` is checked again.
     async fn reader(&self, who: &Principal, key: &Key, trusted: Duration) -> Result<(Open, bool)> {

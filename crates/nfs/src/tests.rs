@@ -9,7 +9,7 @@ use std::sync::Arc;
 use strait_flexrpc::proto::onc::message::{Answer, Call};
 use strait_flexrpc::proto::onc::record::mark;
 use strait_flexrpc::{AuthSys, Client, ClientOptions, Credentials, Procedure, Transport};
-use strait_store::{FileSystem, MemoryStore, Principal, StorePath};
+use strait_store::{FileSystem, FileSystemExt, MemoryStore, Principal, StorePath};
 use strait_testkit::wait::eventually;
 use tokio::runtime::Runtime;
 
@@ -336,6 +336,21 @@ fn strangers_do_not_disturb_a_file_that_is_being_written() {
     assert_eq!(served.set(&file, N3Settings { mode: Some(0o600), ..NOTHING }, None), N3Status::Ok);
     served.as_nobody();
     assert_eq!(served.write(&file, 11, b"x", N3Stable::Not).unwrap_err(), N3Status::Acces);
+}
+
+#[test]
+fn only_those_who_may_read_a_file_make_its_writer_flush() {
+    let mut served = Served::new();
+    let private = N3Settings { mode: Some(0o600), ..NOTHING };
+    let file = served.create("f", N3CreateHow::Guarded(private)).unwrap();
+    served.write(&file, 0, b"one", N3Stable::Not).unwrap();
+    let own = served.as_nobody();
+    assert_eq!(served.read(&file, 0, 99), Err(N3Status::Acces));
+    let (who, path) = (Principal::new("root"), StorePath::parse("/f").unwrap());
+    let shown = served.runtime.block_on(served.store.read_all(&who, &path, 99)).unwrap();
+    assert_eq!(shown, b"", "the bytes aren't flushed");
+    served.client = own;
+    assert_eq!(served.read(&file, 0, 99), Ok((b"one".to_vec(), true)));
 }
 
 #[test]

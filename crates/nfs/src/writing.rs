@@ -193,6 +193,14 @@ impl Writings {
         self.slot(path).map(|slot| slot.end.load(Ordering::Acquire)).filter(|end| *end != NOT_OPEN)
     }
 
+    /// Whether another user writes the file, and readers see that.
+    pub async fn has_another(&self, who: &Principal, path: &StorePath) -> bool {
+        let Some(slot) = self.slot(path).filter(|_| self.capabilities.visible_while_written) else {
+            return false;
+        };
+        slot.state.lock().await.file.as_ref().is_some_and(|file| file.who.user != who.user)
+    }
+
     /// The record of a file that the store doesn't show before its close.
     pub async fn record(&self, path: &StorePath) -> Option<FileStatus> {
         let slot = self.slot(path)?;

@@ -5,11 +5,13 @@ mod support;
 mod up;
 
 use std::fs;
-use std::net::TcpStream;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use strait_testkit::{Process, free_port, skip};
+use std::time::{Duration, Instant};
+use strait_testkit::{MiniHdfs, Process, free_port, skip, spawn_bound};
 use support::{DEADLINE, Run, ended, fresh};
 use tempfile::TempDir;
 use up::Up;
@@ -114,6 +116,53 @@ fn libnfs_copies_files_of_kadoop_there_and_back() {
     assert!(run.ok().stdout == content(20_000_123), "the bytes differ");
 }
 
+/// A client of libnfs writes, connects again by itself, and opens nothing anew. Another server takes the place of
+/// each that is killed meanwhile.
+fn written_while_servers_are_killed(mut served: Served) {
+    const PIECES: usize = 3;
+    const PIECE_BYTES: usize = 300_000;
+    let mut writer = Command::new("python3");
+    writer.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/nfs_writer.py"));
+    writer.args([&served.url("/"), "/written", &PIECES.to_string()]);
+    writer.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut writer = spawn_bound(writer).unwrap();
+    let (mut goes_on, told) = (writer.stdin.take().unwrap(), writer.stdout.take().unwrap());
+    let begin = Instant::now();
+    for (piece, line) in BufReader::new(told).lines().enumerate() {
+        assert_eq!(line.unwrap(), piece.to_string());
+        served.replace();
+        writeln!(goes_on).unwrap();
+    }
+    assert!(writer.wait().unwrap().success(), "{}", served.process.log_tail());
+    // The store keeps a dead client's file for 60 s, but not from its session.
+    assert!(begin.elapsed() < Duration::from_secs(50), "{:?}", begin.elapsed());
+    let pieces: Vec<u8> = (b'a'..).take(PIECES).flat_map(|letter| vec![letter; PIECE_BYTES]).collect();
+    assert!(served.tool("nfs-cat", &[&served.url("/written")]) == pieces, "the bytes differ");
+}
+
+#[test]
+fn a_killed_server_leaves_its_files_of_kadoop_to_the_next_one() {
+    let up = Up::start();
+    let (store, key) = (format!("{}/", up.kadoop()), up.data().join("kadoop.key"));
+    let flags = ["--no-root-squash", "--kadoop-key", key.to_str().unwrap()];
+    let Some(served) = Served::of("takeover of NFS on Kadoop", &store, &flags) else { return };
+    written_while_servers_are_killed(served);
+}
+
+#[test]
+fn a_killed_server_leaves_its_files_of_hdfs_to_the_next_one() {
+    let hdfs = MiniHdfs::start().unwrap();
+    let store = format!("{}{}", hdfs.uri(), hdfs.scratch("nfs"));
+    let home = tempfile::tempdir().unwrap();
+    let mut mkdir = support::command(home.path());
+    mkdir.args(["mkdir", &store]);
+    Run::of(mkdir, b"").ok();
+    let user = format!("0={}", strait_testkit::current_user());
+    let flags = ["--no-root-squash", "--map-uid", &user];
+    let Some(served) = Served::of("takeover of NFS on HDFS", &store, &flags) else { return };
+    written_while_servers_are_killed(served);
+}
+
 #[test]
 fn links_of_a_directory_do_not_lead_out_of_it() {
     let data = tempfile::tempdir().unwrap();
@@ -167,6 +216,9 @@ fn it_listens_beyond_loopback_only_if_it_trusts_every_host() {
     run(&["--listen", "0.0.0.0:0"]).fails(2, "--trust-uids");
     let wrong = run(&["--map-uid", "ada=1000"]);
     assert!(wrong.code == 2 && wrong.stderr.contains("give N=NAME"), "{}", wrong.stderr);
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = other.local_addr().unwrap().to_string();
+    run(&["--listen", &taken]).fails(19, &taken);
     fs::write(dir.path().join("file"), "").unwrap();
     let mut command = support::command(dir.path());
     command.args(["nfs", "--store", &format!("{store}/file")]);
