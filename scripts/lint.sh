@@ -15,8 +15,8 @@ rust() {
 
 python() {
     local tools=$PWD/.venv/bin
-    "$tools/ruff" check clients/python scripts bench tests/testkit tests/wires tests/rest tests/languages examples crates/libhdfs
-    "$tools/ruff" format --check clients/python scripts bench tests/testkit tests/wires tests/rest tests/languages examples crates/libhdfs
+    "$tools/ruff" check clients/python scripts bench tests/testkit tests/wires tests/rest tests/languages examples crates/libhdfs crates/strait
+    "$tools/ruff" format --check clients/python scripts bench tests/testkit tests/wires tests/rest tests/languages examples crates/libhdfs crates/strait
     (cd clients/python && "$tools/mypy" . ../../scripts)
 }
 

@@ -14,11 +14,25 @@ nfs = ctypes.CDLL("libnfs.so.13")
 nfs.nfs_init_context.restype = ctypes.c_void_p
 nfs.nfs_get_error.restype = ctypes.c_char_p
 nfs.nfs_get_error.argtypes = [ctypes.c_void_p]
-nfs.nfs_parse_url_dir.restype = ctypes.POINTER(ctypes.c_char_p)  # struct nfs_url: server, path, file
+nfs.nfs_parse_url_dir.restype = ctypes.POINTER(
+    ctypes.c_char_p
+)  # struct nfs_url: server, path, file
 nfs.nfs_parse_url_dir.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
 nfs.nfs_mount.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p]
-nfs.nfs_open2.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int, ctypes.c_int, ctypes.c_void_p]
-nfs.nfs_pwrite.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_char_p]
+nfs.nfs_open2.argtypes = [
+    ctypes.c_void_p,
+    ctypes.c_char_p,
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_void_p,
+]
+nfs.nfs_pwrite.argtypes = [
+    ctypes.c_void_p,
+    ctypes.c_void_p,
+    ctypes.c_uint64,
+    ctypes.c_uint64,
+    ctypes.c_char_p,
+]
 nfs.nfs_close.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
 
 context = nfs.nfs_init_context()
