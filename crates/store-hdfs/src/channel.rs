@@ -1,7 +1,7 @@
 //! One connection to a namenode for many calls at a time.
 
 use super::rpc::{
-    ANSWER_TIMEOUT, MAX_ANSWER_BYTES, RpcError, decode_answer, frame, greet, request_header, rpc_header,
+    ANSWER_TIMEOUT, RpcError, decode_answer, frame, greet, read_frame, request_header, rpc_header,
 };
 use super::wire::{RPC_FATAL, RpcResponseHeader};
 use bytes::Bytes;
@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -218,17 +218,10 @@ async fn receive_all(read: OwnedReadHalf, calls: Arc<Calls>) {
 }
 
 async fn receive(read: &mut BufReader<OwnedReadHalf>, calls: &Calls) -> io::Result<()> {
-    let length = read.read_u32().await?;
-    if length > MAX_ANSWER_BYTES {
-        return Err(io::Error::other(format!("an answer of {length} bytes")));
-    }
-    // The buffer grows with received bytes, not with the claimed length.
-    let mut answer = Vec::new();
-    read.take(u64::from(length)).read_to_end(&mut answer).await?;
-    if answer.len() != length as usize {
-        return Err(io::ErrorKind::UnexpectedEof.into());
-    }
-    let mut answer = Bytes::from(answer);
+    let mut answer = read_frame(read).await.map_err(|error| match error {
+        RpcError::Broken(error) => error,
+        other => io::Error::other(other.to_string()),
+    })?;
     let header = RpcResponseHeader::decode_length_delimited(&mut answer).map_err(io::Error::other)?;
     if header.status == RPC_FATAL {
         calls.refuse(&header.exception_class, &header.error_message);
@@ -251,6 +244,7 @@ async fn receive(read: &mut BufReader<OwnedReadHalf>, calls: &Calls) -> io::Resu
 mod tests {
     use super::super::rpc::CLIENT_PROTOCOL;
     use super::*;
+    use tokio::io::AsyncReadExt;
     use tokio::net::TcpListener;
 
     #[tokio::test]

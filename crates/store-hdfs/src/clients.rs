@@ -1,10 +1,10 @@
 //! One library client for each user, up to a limit.
 
+use super::by_user::ByUser;
 use super::config::HadoopConfig;
 use super::errors::{Effect, from_library};
 use super::retry::{FIRST_PAUSE, LONGEST_PAUSE};
 use hdfs_native::{Client, ClientBuilder};
-use std::collections::HashMap;
 use std::env;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -27,7 +27,7 @@ pub(super) struct Clients {
     nameservice: Nameservice,
     /// The user of this process, who acts in its own name.
     own_user: String,
-    cache: Mutex<Cache>,
+    cache: Mutex<ByUser<Client>>,
 }
 
 /// The namenodes that the library tries, and their order.
@@ -55,13 +55,6 @@ impl Nameservice {
     }
 }
 
-#[derive(Debug, Default)]
-struct Cache {
-    clients: HashMap<String, (Client, u64)>,
-    /// Counts uses; the client with the smallest count has been unused longest.
-    clock: u64,
-}
-
 impl Clients {
     /// For the namenode, or nameservice, at `authority`.
     pub fn new(authority: &str, namenodes: &[String], config: &HadoopConfig) -> Self {
@@ -81,7 +74,13 @@ impl Clients {
         let settings = given.chain(settings.map(|(name, value)| (name.to_owned(), value))).collect();
         // Hadoop's own clients take another user name from HADOOP_USER_NAME.
         let own_user = env::var("HADOOP_USER_NAME").ok().or_else(|| whoami::username().ok());
-        Self { url, settings, nameservice, own_user: own_user.unwrap_or_default(), cache: Mutex::default() }
+        Self {
+            url,
+            settings,
+            nameservice,
+            own_user: own_user.unwrap_or_default(),
+            cache: Mutex::new(ByUser::new(MAX_CLIENTS)),
+        }
     }
 
     /// The user of this process.
@@ -92,7 +91,7 @@ impl Clients {
     /// Makes new clients try the namenode `index` first.
     pub fn prefer(&self, index: usize) {
         if self.nameservice.first.swap(index, Ordering::Relaxed) != index {
-            self.cache.lock().unwrap_or_else(PoisonError::into_inner).clients.clear();
+            self.cache.lock().unwrap_or_else(PoisonError::into_inner).clear();
         }
     }
 
@@ -102,21 +101,7 @@ impl Clients {
             return fail(ErrorKind::Unauthenticated, "no user name");
         }
         let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
-        cache.clock += 1;
-        let clock = cache.clock;
-        if let Some((client, used)) = cache.clients.get_mut(&*who.user) {
-            *used = clock;
-            return Ok(client.clone());
-        }
-        let client = self.build(who)?;
-        if cache.clients.len() >= MAX_CLIENTS {
-            let oldest = cache.clients.iter().min_by_key(|(_, (_, used))| *used);
-            if let Some(user) = oldest.map(|(user, _)| user.clone()) {
-                cache.clients.remove(&user);
-            }
-        }
-        cache.clients.insert(who.user.to_string(), (client.clone(), clock));
-        Ok(client)
+        cache.get_or_make(&who.user, || self.build(who))
     }
 
     fn build(&self, who: &Principal) -> Result<Client> {

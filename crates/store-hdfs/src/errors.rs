@@ -1,10 +1,11 @@
 //! Hadoop's errors, as kinds.
 
 use super::rpc::RpcError;
+use bytes::Bytes;
 use hdfs_native::HdfsError;
 use std::error::Error as _;
 use std::io;
-use strait_store::{Error, ErrorKind};
+use strait_store::{Error, ErrorKind, MAX_CHUNK_BYTES, Result, fail};
 
 /// Longest message passed on. A Java exception's first line is shorter; the library's list of
 /// failed datanodes isn't.
@@ -19,6 +20,20 @@ pub(super) enum Effect {
     Mutation,
     /// It changes the store, and the server recognises a repetition: it can be repeated.
     Remembered,
+}
+
+/// An error if the append of `data` to `path` is too large.
+pub(super) fn check_append(data: &Bytes, path: &str) -> Result<()> {
+    match data.len() > MAX_CHUNK_BYTES {
+        false => Ok(()),
+        true => fail(ErrorKind::InvalidArgument, "an append takes 4 MiB at most")
+            .map_err(|error: Error| error.at("append", path)),
+    }
+}
+
+/// The error of an operation on a closed writer of `path`.
+pub(super) fn closed_writer<T>(operation: &'static str, path: &str) -> Result<T> {
+    fail(ErrorKind::InvalidArgument, "the writer is closed").map_err(|error: Error| error.at(operation, path))
 }
 
 /// Whether an error of this kind may mean that the namenode is away.

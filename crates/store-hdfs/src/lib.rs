@@ -23,6 +23,7 @@
 
 mod block;
 mod blocks;
+mod by_user;
 mod channel;
 mod checksum;
 mod clients;

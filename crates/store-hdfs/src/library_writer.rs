@@ -1,13 +1,13 @@
 //! The trait's writer, by the library.
 
-use super::errors::{Effect, from_library};
+use super::errors::{Effect, check_append, closed_writer, from_library};
 use super::recovery::Recoveries;
 use async_trait::async_trait;
 use bytes::Bytes;
 use hdfs_native::{Client, HdfsError};
 use std::sync::Arc;
-use strait_store::{Error, ErrorKind, Result, fail};
-use strait_store::{FileWriter, MAX_CHUNK_BYTES};
+use strait_store::FileWriter;
+use strait_store::{Error, Result};
 use tokio::runtime::Handle;
 
 /// Writes through the library's pipeline.
@@ -48,21 +48,14 @@ impl LibraryWriter {
     }
 }
 
-fn closed<T>(operation: &'static str, path: &str) -> Result<T> {
-    fail(ErrorKind::InvalidArgument, "the writer is closed").map_err(|error: Error| error.at(operation, path))
-}
-
 #[async_trait]
 impl FileWriter for LibraryWriter {
     async fn append(&mut self, data: Bytes) -> Result<()> {
-        if data.len() > MAX_CHUNK_BYTES {
-            return fail(ErrorKind::InvalidArgument, "an append takes 4 MiB at most")
-                .map_err(|error: Error| error.at("append", &self.path));
-        }
+        check_append(&data, &self.path)?;
         if data.is_empty() {
             return Ok(());
         }
-        let Some(writer) = &mut self.writer else { return closed("append", &self.path) };
+        let Some(writer) = &mut self.writer else { return closed_writer("append", &self.path) };
         let length = data.len() as u64;
         let written = writer.write_bytes(data).await;
         written.map_err(|error| self.failed("append", error))?;
@@ -80,7 +73,7 @@ impl FileWriter for LibraryWriter {
         if !self.unflushed {
             return Ok(None);
         }
-        let Some(writer) = &mut self.writer else { return closed("sync", &self.path) };
+        let Some(writer) = &mut self.writer else { return closed_writer("sync", &self.path) };
         let synced = writer.hsync().await;
         synced.map_err(|error| self.failed("sync", error))?;
         self.unflushed = false;

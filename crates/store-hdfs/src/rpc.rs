@@ -15,7 +15,7 @@ use bytes::Bytes;
 use prost::Message;
 use std::io;
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -100,7 +100,7 @@ impl Connection {
         let call = frame(&[&header, &request_header(self.protocol, method), request]);
         let sent = self.stream.write_all(&call).await;
         // If the server has closed the connection, its reason may be there.
-        let answer = self.read_frame().await;
+        let answer = read_frame(&mut self.stream).await;
         let mut answer = match sent {
             Ok(()) => answer?,
             Err(error) => answer.map_err(|_| RpcError::Broken(error))?,
@@ -114,19 +114,20 @@ impl Connection {
         }
         A::decode_length_delimited(&mut answer).map_err(malformed)
     }
+}
 
-    async fn read_frame(&mut self) -> Result<Bytes, RpcError> {
-        let length = self.stream.read_u32().await.map_err(RpcError::Broken)?;
-        if length > MAX_ANSWER_BYTES {
-            return Err(RpcError::Malformed(format!("{length} bytes long")));
-        }
-        // The buffer grows with received bytes, not with the claimed length.
-        let mut bytes = Vec::new();
-        (&mut self.stream).take(u64::from(length)).read_to_end(&mut bytes).await.map_err(RpcError::Broken)?;
-        match bytes.len() == length as usize {
-            true => Ok(bytes.into()),
-            false => Err(RpcError::Broken(io::ErrorKind::UnexpectedEof.into())),
-        }
+/// Receives an answer with its header.
+pub(super) async fn read_frame(stream: &mut (impl AsyncRead + Unpin)) -> Result<Bytes, RpcError> {
+    let length = stream.read_u32().await.map_err(RpcError::Broken)?;
+    if length > MAX_ANSWER_BYTES {
+        return Err(RpcError::Malformed(format!("{length} bytes long")));
+    }
+    // The buffer grows with received bytes, not with the claimed length.
+    let mut bytes = Vec::new();
+    stream.take(u64::from(length)).read_to_end(&mut bytes).await.map_err(RpcError::Broken)?;
+    match bytes.len() == length as usize {
+        true => Ok(bytes.into()),
+        false => Err(RpcError::Broken(io::ErrorKind::UnexpectedEof.into())),
     }
 }
 

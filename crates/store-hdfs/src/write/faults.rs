@@ -10,6 +10,7 @@ use super::super::wire::{
 use super::fake::{self, Answer};
 use super::holders::Holders;
 use super::open_file::{OpenFile, Opened};
+use super::pipeline::OP_TRANSFER_BLOCK;
 use super::settings::Settings;
 use super::wire::*;
 use super::writer::{Context, DatanodesWriter};
@@ -152,7 +153,7 @@ async fn serve(
     let agrees = BlockOpResponse::default().encode_length_delimited_to_vec();
     let mut head = [0; 3];
     stream.read_exact(&mut head).await?;
-    if head[2] == 86 {
+    if head[2] == OP_TRANSFER_BLOCK {
         let OpTransferBlock { targets, .. } = receive(&mut stream).await?;
         events.send(Event::Copy(names(&targets))).unwrap();
         return stream.write_all(&agrees).await;

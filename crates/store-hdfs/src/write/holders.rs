@@ -1,8 +1,10 @@
 //! The lease holders of a store, one for each user and each session.
 
+use super::super::by_user::ByUser;
 use super::super::namenode::Namenode;
 use super::holder::LeaseHolder;
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
 use strait_store::{Principal, SessionSecret};
 
@@ -18,11 +20,9 @@ const IDLE_SESSIONS: usize = 256;
 #[derive(Debug, Default)]
 pub struct Holders(Mutex<Cache>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Cache {
-    holders: HashMap<String, (Arc<LeaseHolder>, u64)>,
-    /// Counts uses; the holder with the smallest count has been unused longest.
-    clock: u64,
+    users: ByUser<Arc<LeaseHolder>>,
     sessions: HashMap<(String, SessionSecret), Arc<LeaseHolder>>,
     /// The number of sessions with files at the last look for those without.
     with_files: usize,
@@ -35,6 +35,12 @@ impl Holders {
             None => cache.of_user(namenode, &who.user),
             Some(secret) => cache.of_session(namenode, &who.user, secret),
         }
+    }
+}
+
+impl Default for Cache {
+    fn default() -> Self {
+        Self { users: ByUser::new(MAX_HOLDERS), sessions: HashMap::new(), with_files: 0 }
     }
 }
 
@@ -59,18 +65,8 @@ impl Cache {
     }
 
     fn of_user(&mut self, namenode: &Arc<Namenode>, user: &str) -> Arc<LeaseHolder> {
-        let Self { holders, clock, .. } = self;
-        *clock += 1;
-        if let Some((holder, used)) = holders.get_mut(user) {
-            *used = *clock;
-            return Arc::clone(holder);
-        }
-        if holders.len() >= MAX_HOLDERS {
-            let oldest = holders.iter().min_by_key(|(_, (_, used))| *used).map(|(user, _)| user.clone());
-            oldest.map(|user| holders.remove(&user));
-        }
-        let holder = Arc::new(LeaseHolder::new(Arc::clone(namenode), user));
-        holders.insert(user.to_owned(), (Arc::clone(&holder), *clock));
+        let make = || Ok::<_, Infallible>(Arc::new(LeaseHolder::new(Arc::clone(namenode), user)));
+        let Ok(holder) = self.users.get_or_make(user, make);
         holder
     }
 }

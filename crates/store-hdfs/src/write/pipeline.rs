@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 
 const OP_WRITE_BLOCK: u8 = 80;
-const OP_TRANSFER_BLOCK: u8 = 86;
+pub const OP_TRANSFER_BLOCK: u8 = 86;
 
 /// Limit of packets sent by one system call.
 const BATCH_PACKETS: usize = 8;

@@ -1,6 +1,7 @@
 //! The trait's writer: cuts the application's bytes, and waits for acknowledgements.
 
 use super::super::datanode::Datanodes;
+use super::super::errors::{check_append, closed_writer};
 use super::super::recovery::Recoveries;
 use super::super::wire::ExtendedBlock;
 use super::abandoned;
@@ -14,9 +15,9 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use std::sync::Arc;
 use std::time::Duration;
+use strait_store::FileWriter;
+use strait_store::Result;
 use strait_store::budget::{Reserved, Share};
-use strait_store::{Error, ErrorKind, Result, fail};
-use strait_store::{FileWriter, MAX_CHUNK_BYTES};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -204,18 +205,11 @@ async fn close_abandoned(mut open: Open, recoveries: Arc<Recoveries>) {
     recoveries.until_recovered(&path, || abandoned::recover(&file)).await;
 }
 
-fn closed<T>(operation: &'static str, path: &str) -> Result<T> {
-    fail(ErrorKind::InvalidArgument, "the writer is closed").map_err(|error: Error| error.at(operation, path))
-}
-
 #[async_trait]
 impl FileWriter for DatanodesWriter {
     async fn append(&mut self, data: Bytes) -> Result<()> {
-        if data.len() > MAX_CHUNK_BYTES {
-            return fail(ErrorKind::InvalidArgument, "an append takes 4 MiB at most")
-                .map_err(|error: Error| error.at("append", &self.path));
-        }
-        let Some(open) = &mut self.open else { return closed("append", &self.path) };
+        check_append(&data, &self.path)?;
+        let Some(open) = &mut self.open else { return closed_writer("append", &self.path) };
         let length = data.len() as u64;
         let appended = async {
             open.line.room().await?;
@@ -230,7 +224,7 @@ impl FileWriter for DatanodesWriter {
     }
 
     async fn flush(&mut self) -> Result<Option<u32>> {
-        let Some(open) = &mut self.open else { return closed("flush", &self.path) };
+        let Some(open) = &mut self.open else { return closed_writer("flush", &self.path) };
         if open.flushed < self.position {
             open.flush(false).await.map_err(|error| error.at("flush", &self.path))?;
             open.flushed = self.position;
@@ -239,7 +233,7 @@ impl FileWriter for DatanodesWriter {
     }
 
     async fn sync(&mut self) -> Result<Option<u32>> {
-        let Some(open) = &mut self.open else { return closed("sync", &self.path) };
+        let Some(open) = &mut self.open else { return closed_writer("sync", &self.path) };
         if open.synced < self.position {
             open.flush(true).await.map_err(|error| error.at("sync", &self.path))?;
             (open.flushed, open.synced) = (self.position, self.position);
@@ -283,8 +277,8 @@ mod tests {
     use super::*;
     use prost::Message;
     use std::sync::atomic::{AtomicBool, Ordering};
-    use strait_store::Principal;
     use strait_store::budget::Pool;
+    use strait_store::{ErrorKind, Principal};
     use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
     /// A writer that was opened to append behind a full block, and the namenode's further calls. The namenode
