@@ -50,11 +50,17 @@ impl HadoopConfig {
     /// # Errors
     /// As [`HadoopConfig::load`].
     pub fn load_from(dir: &Path) -> Result<Self> {
+        if !dir.metadata().map_err(|error| Error::from(error).at("read", dir.display().to_string()))?.is_dir()
+        {
+            return fail(ErrorKind::NotADirectory, "HADOOP_CONF_DIR and HADOOP_HOME name directories")
+                .map_err(|error: Error| error.at("read", dir.display().to_string()));
+        }
         let mut config = Self::default();
         for name in ["core-site.xml", "hdfs-site.xml"] {
             let path = dir.join(name);
-            if path.exists() {
-                config.add(&path).map_err(|error| error.at("read", path.display().to_string()))?;
+            match config.add(&path) {
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                read => read.map_err(|error| error.at("read", path.display().to_string()))?,
             }
         }
         Ok(config)
@@ -134,6 +140,13 @@ impl HadoopConfig {
             return Some("not supported with protected data transfer");
         }
         None
+    }
+
+    /// Whether a namenode that asks for no Kerberos is to be refused, as by Java's client.
+    pub(super) fn demands_kerberos(&self) -> bool {
+        let falls_back = self.get("ipc.client.fallback-to-simple-auth-allowed");
+        self.get("hadoop.security.authentication").is_some_and(|name| name != "simple")
+            && falls_back.is_none_or(|allowed| !allowed.eq_ignore_ascii_case("true"))
     }
 
     /// The way to combine the blocks' checksums to a file's.
@@ -249,6 +262,27 @@ mod tests {
         assert_eq!(config.namenodes("host").unwrap(), ["host:8020"]);
         assert_eq!(config.namenodes("host:9").unwrap(), ["host:9"]);
         assert_eq!(config.namenodes("bare").unwrap_err().kind(), ErrorKind::InvalidArgument);
+    }
+
+    #[test]
+    fn a_namenode_may_do_without_kerberos_only_if_the_configuration_allows_it() {
+        const KERBEROS: (&str, &str) = ("hadoop.security.authentication", "kerberos");
+        const FALLBACK: &str = "ipc.client.fallback-to-simple-auth-allowed";
+        assert!(config(&[KERBEROS]).demands_kerberos());
+        assert!(config(&[KERBEROS, (FALLBACK, "false")]).demands_kerberos());
+        assert!(!config(&[KERBEROS, (FALLBACK, "true")]).demands_kerberos());
+        assert!(!config(&[]).demands_kerberos());
+    }
+
+    #[test]
+    fn a_configuration_that_is_not_there_is_an_error_and_a_missing_file_of_it_is_none() {
+        let dir = tempfile::tempdir().unwrap();
+        HadoopConfig::load_from(dir.path()).unwrap();
+        let file = dir.path().join("file");
+        let missing = HadoopConfig::load_from(&file).unwrap_err();
+        assert!(missing.kind() == ErrorKind::NotFound && missing.to_string().contains("file"), "{missing}");
+        std::fs::write(&file, "").unwrap();
+        assert_eq!(HadoopConfig::load_from(&file).unwrap_err().kind(), ErrorKind::NotADirectory);
     }
 
     #[test]

@@ -83,12 +83,15 @@ pub(super) fn is_being_recovered(error: &Error) -> bool {
     is_of(error, "RecoveryInProgressException")
 }
 
+/// Words of the namenode before the name of the client that has a file open.
+const OWNED: &str = "this file lease is currently owned by ";
+
 /// The lease holder that has the file open, if that is why it can't be opened
 /// (`FSNamesystem.recoverLeaseInternal`).
 pub(super) fn lease_owner(error: &Error) -> Option<&str> {
     let (_, message) = exception_of(error).filter(|_| is_of(error, "AlreadyBeingCreatedException"))?;
     // The path comes before it, and may have any words.
-    let (_, owner) = message.rsplit_once("this file lease is currently owned by ")?;
+    let (_, owner) = message.rsplit_once(OWNED)?;
     owner.split(' ').next()
 }
 
@@ -266,8 +269,19 @@ pub(super) fn first_line(message: &str) -> &str {
     message.lines().next().unwrap_or_default().trim_end()
 }
 
+/// The exception's message, and what to do.
 fn shown(class: &str, line: &str) -> String {
-    if line.is_empty() { class.to_owned() } else { clipped(line) }
+    let text = if line.is_empty() { class.to_owned() } else { clipped(line) };
+    let advice = match class {
+        "SafeModeException" => "it ends by itself after a start, or by hdfs dfsadmin -safemode leave",
+        "AlreadyBeingCreatedException" if line.contains(OWNED) => {
+            "that client writes it, or died: HDFS frees it 60 s after its last sign of life; hdfs debug recoverLease \
+             -path PATH frees it sooner"
+        }
+        "InvalidPathException" if line.contains(':') => "HDFS takes no names with a colon",
+        _ => return text,
+    };
+    format!("{text}; {advice}")
 }
 
 fn clipped(text: &str) -> String {
@@ -280,6 +294,19 @@ fn clipped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn refusals_say_what_to_do() {
+        let cases = [
+            ("SafeModeException", "Cannot create /f. Name node is in safe mode.", "-safemode leave"),
+            ("AlreadyBeingCreatedException", "this file lease is currently owned by a on b", "recoverLease"),
+            ("InvalidPathException", "Invalid file name: /a:b", "no names with a colon"),
+        ];
+        for (class, message, advice) in cases {
+            let error = from_java(class, message);
+            assert!(error.message().starts_with(message) && error.message().contains(advice), "{error}");
+        }
+    }
 
     #[test]
     fn java_classes_become_kinds_and_stack_traces_one_line() {

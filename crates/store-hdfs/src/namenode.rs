@@ -245,7 +245,7 @@ impl Namenode {
                     .to_owned()
             }
             RpcError::NotSent(error) if error.to_string().contains("failed to lookup address") => {
-                format!("{error}; a nameservice needs Hadoop's configuration: set HADOOP_CONF_DIR")
+                format!("{error}; a nameservice and its namenodes must be in Hadoop's configuration: check HADOOP_CONF_DIR")
             }
             RpcError::Broken(error) => {
                 where_from = "no answer from the namenode at";

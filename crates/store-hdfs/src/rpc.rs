@@ -120,7 +120,14 @@ impl Connection {
 pub(super) async fn read_frame(stream: &mut (impl AsyncRead + Unpin)) -> Result<Bytes, RpcError> {
     let length = stream.read_u32().await.map_err(RpcError::Broken)?;
     if length > MAX_ANSWER_BYTES {
-        return Err(RpcError::Malformed(format!("{length} bytes long")));
+        // Not a length, in most cases.
+        let why = match &length.to_be_bytes() {
+            b"HTTP" => {
+                "it speaks HTTP; the port for RPC is that of fs.defaultFS, often 8020 or 9000".to_owned()
+            }
+            _ => format!("{length} bytes long"),
+        };
+        return Err(RpcError::Malformed(why));
     }
     // The buffer grows with received bytes, not with the claimed length.
     let mut bytes = Vec::new();

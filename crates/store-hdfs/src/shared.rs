@@ -41,6 +41,9 @@ impl Shared {
         let namenode = Arc::new(Namenode::new(namenodes));
         let (secured, write_settings) = match config.secured() {
             Some(reason) => {
+                if config.demands_kerberos() {
+                    refuse_simple(&namenode, clients.own_user()).await?;
+                }
                 let own = clients.get(&Principal::new(clients.own_user()))?;
                 check_by_library(&own, &namenode.names()).await?;
                 (Some(reason), None)
@@ -117,10 +120,45 @@ fn authority_of(uri: &str) -> Result<&str> {
     }
 }
 
+/// An error if the namenode lets a user in without Kerberos: the library would do without it, and without protection.
+async fn refuse_simple(namenode: &Namenode, user: &str) -> Result<()> {
+    match timeout(CONNECT_TIMEOUT, namenode.server_defaults(user)).await {
+        Ok(Ok(_)) => fail(
+            ErrorKind::Unauthenticated,
+            format!(
+                "the configuration demands Kerberos (hadoop.security.authentication), and {} asks for none: check the \
+                 address; ipc.client.fallback-to-simple-auth-allowed=true in core-site.xml allows this",
+                namenode.names()
+            ),
+        ),
+        // It demands Kerberos, or isn't there, which the library's call tells.
+        _ => Ok(()),
+    }
+}
+
 /// One call by the library, which times out late; at start-up this limits the wait.
 async fn check_by_library(client: &Client, namenodes: &str) -> Result<()> {
     match timeout(CONNECT_TIMEOUT, client.get_file_info("/")).await {
         Ok(answer) => answer.map(drop).map_err(|error| from_library(error, Effect::Read)),
         Err(_) => fail(ErrorKind::Unavailable, format!("no namenode answers at {namenodes}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::wire::{GetServerDefaultsResponse, ServerDefaults};
+    use super::super::write::fake::{self, Answer};
+    use super::*;
+
+    #[tokio::test]
+    async fn a_namenode_without_kerberos_is_refused_if_the_configuration_demands_it() {
+        let defaults = ServerDefaults { bytes_per_checksum: 512, ..ServerDefaults::default() };
+        let answer = GetServerDefaultsResponse { defaults };
+        let address = fake::namenode(move |_, _| Answer::of(&answer)).await;
+        let mut config = HadoopConfig::default();
+        config.set("hadoop.security.authentication", "kerberos");
+        let refused = Shared::connect(&format!("hdfs://{address}"), config).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Unauthenticated, "{refused}");
+        assert!(refused.message().contains(&address) && refused.message().contains("fallback"), "{refused}");
     }
 }

@@ -11,6 +11,8 @@ pub fn to_stderr(level: LevelFilter) {
     tracing_subscriber::fmt()
         .with_max_level(level)
         .with_writer(std::io::stderr)
+        // It would panic if standard error is closed.
+        .log_internal_errors(false)
         .with_target(false)
         .fmt_fields(fields())
         .init();

@@ -3,6 +3,7 @@
 use crate::failure::Failure;
 use crate::format::escaped;
 use serde_json::json;
+use std::io::Write as _;
 
 /// Printer of messages other than output.
 #[derive(Debug, Clone, Copy)]
@@ -11,13 +12,18 @@ pub struct Messages {
     pub json: bool,
 }
 
+/// Prints a line to standard error. If that is closed or full, the exit code must still tell.
+pub fn say(line: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "{line}");
+}
+
 impl Messages {
     /// Prints a failure.
     pub fn tell(self, failure: &Failure) {
         match (self.json, failure.object(), failure.message()) {
-            (true, Some(object), _) => eprintln!("{object}"),
+            (true, Some(object), _) => say(&object.to_string()),
             // A name in the message may have control characters.
-            (false, _, Some(message)) => eprintln!("strait: {}", escaped(&message)),
+            (false, _, Some(message)) => say(&format!("strait: {}", escaped(&message))),
             _ => {}
         }
     }
@@ -25,8 +31,8 @@ impl Messages {
     /// Prints a warning, which isn't a failure.
     pub fn warn(self, message: &str) {
         match self.json {
-            true => eprintln!("{}", json!({"warning": message})),
-            false => eprintln!("strait: {}", escaped(message)),
+            true => say(&json!({"warning": message}).to_string()),
+            false => say(&format!("strait: {}", escaped(message))),
         }
     }
 }

@@ -43,6 +43,20 @@ fn a_variable_that_stands_for_a_flag_is_any_word_for_yes_or_no() {
 }
 
 #[test]
+fn a_standard_error_that_takes_nothing_changes_no_exit_code() {
+    let home = tempfile::tempdir().unwrap();
+    let uri = format!("file://{}/missing", home.path().display());
+    let (reader, closed) = std::io::pipe().unwrap();
+    drop(reader);
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    for errors in [Stdio::from(closed), Stdio::from(full)] {
+        let mut ls = command(home.path());
+        ls.args(["--log", "debug", "ls", &uri]).stderr(errors);
+        assert_eq!(support::code(ls.status().unwrap()), NOT_FOUND);
+    }
+}
+
+#[test]
 fn an_empty_variable_counts_as_unset() {
     let gateway = Gateway::over_files();
     let names = [

@@ -4,7 +4,7 @@ use super::inputs::{Found, Wanted};
 use crate::cli::Run;
 use crate::failure::Failure;
 use crate::format::escaped;
-use crate::messages::Messages;
+use crate::messages::{Messages, say};
 use crate::progress::Progress;
 use serde_json::json;
 use std::collections::HashMap;
@@ -204,7 +204,7 @@ impl Attempt {
     fn tell_line(&mut self, name: &str) {
         if !self.line.is_empty() {
             let line = String::from_utf8_lossy(&self.line);
-            eprintln!("{}: {}", escaped(name), escaped(line.trim_end_matches('\n')));
+            say(&format!("{}: {}", escaped(name), escaped(line.trim_end_matches('\n'))));
             self.line.clear();
         }
     }
