@@ -7,7 +7,7 @@ use common::{ECHO, client, eventually, procedure, server};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use strait_flexrpc::{CallOptions, MulticastOptions, Outcome, Server, Transport};
-use strait_testkit::Forked;
+use strait_testkit::{Forked, skip};
 
 /// Number of children of a process whose threads call all the time. With shared locks, one in some
 /// dozens hangs.
@@ -15,6 +15,9 @@ const FORKS: usize = 100;
 
 /// Timeout of a child's multicast, which otherwise needs milliseconds.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Number of calls of each of two processes that call at once.
+const CALLS: u32 = 200;
 
 #[test]
 fn a_forked_child_makes_calls_and_multicasts_of_its_own() {
@@ -85,4 +88,32 @@ fn a_handle_that_a_child_drops_stays_its_parents_alone() {
     assert!(child.ended_well());
     let mut handle = childs.unwrap();
     assert_eq!(handle.call(procedure(ECHO), &[b"parent's"]).unwrap(), "parent's");
+}
+
+#[test]
+fn a_child_with_its_parents_process_id_uses_none_of_its_connections() {
+    if !Forked::can_be_first() {
+        return skip("children with their parents' ids", "PID namespaces: root's rights, or user namespaces");
+    }
+    let (server, _) = server();
+    let parent = || {
+        let client = client();
+        let echoes = |of: &str| {
+            (0..CALLS).all(|number| {
+                let args = format!("{of} {number}");
+                let answer =
+                    client.call(server.address(), Transport::Tcp, procedure(ECHO), &[args.as_bytes()]);
+                answer.is_ok_and(|answer| answer == args)
+            })
+        };
+        let handle = client.handle(server.address(), Transport::Tcp);
+        let (id, first) = (std::process::id(), handle.is_ok() && echoes("before"));
+        let child = Forked::start_as_first(|| {
+            drop(handle);
+            std::process::id() == id && client.pooled_handles() == 0 && echoes("child's")
+        });
+        first && echoes("parent's") && child.ended_well() && echoes("after")
+    };
+    let first = Forked::start(|| Forked::start_as_first(parent).ended_well());
+    assert!(first.ended_well());
 }
