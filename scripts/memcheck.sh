@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Runs what is `unsafe` under valgrind. There is none in crates/flexrpc, frpcgen and
-# xdr, which forbid it; in the test kit there are three blocks, each with its reason
-# beside it: two closures between fork and exec, and a thread that moves to another
-# network.
+# xdr, which forbid it; in the test kit there are a few blocks, each with its reason
+# beside it: two closures between fork and exec, forked children, and a thread that
+# moves to another network.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/setup.sh memcheck

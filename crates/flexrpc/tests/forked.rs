@@ -3,31 +3,28 @@
 mod common;
 
 use bytes::Bytes;
-use common::{ECHO, client, procedure, server};
-use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+use common::{ECHO, client, eventually, procedure, server};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use strait_flexrpc::{CallOptions, MulticastOptions, Outcome, Server, Transport};
-use strait_testkit::wait::wait_until;
-
-unsafe extern "C" {
-    fn fork() -> i32;
-    fn _exit(code: i32) -> !;
-}
+use strait_testkit::{Forked, skip};
 
 /// Number of children of a process whose threads call all the time. With shared locks, one in some
 /// dozens hangs.
 const FORKS: usize = 100;
 
-/// Timeout of a child, which otherwise needs milliseconds.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Timeout of a child's multicast, which otherwise needs milliseconds.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Number of calls of each of two processes that call at once.
+const CALLS: u32 = 200;
 
 #[test]
 fn a_forked_child_makes_calls_and_multicasts_of_its_own() {
     let servers: Vec<_> = (0..4).map(|_| server().0).collect();
     let callees: Vec<_> = servers.iter().map(Server::address).collect();
     let client = client();
-    let call = CallOptions { timeout: Some(PATIENCE / 2), ..CallOptions::default() };
+    let call = CallOptions { timeout: Some(PATIENCE), ..CallOptions::default() };
     let options = MulticastOptions { call, ..MulticastOptions::default() };
     let multicast = |size: usize| {
         let args = [Bytes::from(vec![1; size])];
@@ -36,12 +33,18 @@ fn a_forked_child_makes_calls_and_multicasts_of_its_own() {
     };
     assert!(multicast(1 << 20), "by calling workers, which are dormant then");
     assert!(client.calling_workers() > 0);
-    let child = fork_to(|| {
+    eventually("all are back", || client.pooled_handles() == callees.len());
+    let descriptors = || std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
+    let child = Forked::start(|| {
+        let copies = descriptors();
+        let anew = client.pooled_handles() == 0 && client.calling_workers() == 0;
+        // Callees notice then when the parent closes its own.
+        let anew = anew && descriptors() + callees.len() == copies;
         let single = client.call(callees[0], Transport::Tcp, procedure(ECHO), &[b"x"]).is_ok();
         // The first makes handshakes, which workers do.
-        single && multicast(1) && multicast(1 << 20)
+        anew && single && multicast(1) && multicast(1 << 20)
     });
-    assert_well(child);
+    assert!(child.ended_well());
     assert!(multicast(1 << 20), "the parent's go on");
 }
 
@@ -62,9 +65,9 @@ fn what_other_threads_hold_at_the_fork_a_child_doesnt_wait_for() {
                 }
             });
         }
-        let children: Vec<_> = (0..FORKS).map(|_| fork_to(call)).collect();
+        let children: Vec<_> = (0..FORKS).map(|_| Forked::start(call)).collect();
         over.store(true, Ordering::Relaxed);
-        children.into_iter().for_each(assert_well);
+        children.into_iter().for_each(|child| assert!(child.ended_well()));
     });
 }
 
@@ -76,40 +79,41 @@ fn a_handle_that_a_child_drops_stays_its_parents_alone() {
     handle.call(procedure(ECHO), &[b"before"]).unwrap();
     let call = || client.call(server.address(), Transport::Tcp, procedure(ECHO), &[b"child's"]);
     let mut childs = Some(handle);
-    let child = fork_to(|| {
+    let child = Forked::start(|| {
         // The child now has a pool of its own, to which the handle would return.
         let first = call();
         drop(childs.take());
         first.is_ok() && call().unwrap() == "child's" && client.pooled_handles() == 1
     });
-    assert_well(child);
+    assert!(child.ended_well());
     let mut handle = childs.unwrap();
     assert_eq!(handle.call(procedure(ECHO), &[b"parent's"]).unwrap(), "parent's");
 }
 
-/// Forks a child that runs only `body`, and exits with its result.
-fn fork_to(body: impl FnOnce() -> bool) -> Pid {
-    // SAFETY: the child doesn't wait for the parent's other threads, which it lacks. It exits
-    // without running destructors.
-    match unsafe { fork() } {
-        0 => {
-            let well = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).unwrap_or(false);
-            // SAFETY: ends this process alone.
-            unsafe { _exit(if well { 0 } else { 1 }) }
-        }
-        child => Pid::from_raw(child).expect("forked"),
+#[test]
+fn a_child_with_its_parents_process_id_uses_none_of_its_connections() {
+    if !Forked::can_be_first() {
+        return skip("children with their parents' ids", "PID namespaces: root's rights, or user namespaces");
     }
-}
-
-fn assert_well(child: Pid) {
-    let mut ended = None;
-    wait_until(PATIENCE, || {
-        ended = waitpid(Some(child), WaitOptions::NOHANG).unwrap();
-        ended.is_some()
-    });
-    let (_, status) = ended.unwrap_or_else(|| {
-        kill_process(child, Signal::KILL).unwrap();
-        waitpid(Some(child), WaitOptions::empty()).unwrap().expect("a child")
-    });
-    assert_eq!(status.exit_status(), Some(0), "{status:?}");
+    let (server, _) = server();
+    let parent = || {
+        let client = client();
+        let echoes = |of: &str| {
+            (0..CALLS).all(|number| {
+                let args = format!("{of} {number}");
+                let answer =
+                    client.call(server.address(), Transport::Tcp, procedure(ECHO), &[args.as_bytes()]);
+                answer.is_ok_and(|answer| answer == args)
+            })
+        };
+        let handle = client.handle(server.address(), Transport::Tcp);
+        let (id, first) = (std::process::id(), handle.is_ok() && echoes("before"));
+        let child = Forked::start_as_first(|| {
+            drop(handle);
+            std::process::id() == id && client.pooled_handles() == 0 && echoes("child's")
+        });
+        first && echoes("parent's") && child.ended_well() && echoes("after")
+    };
+    let first = Forked::start(|| Forked::start_as_first(parent).ended_well());
+    assert!(first.ended_well());
 }

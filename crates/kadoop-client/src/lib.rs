@@ -31,7 +31,6 @@ mod borrowing;
 mod buffers;
 mod digester;
 mod files;
-mod forked;
 mod link;
 mod members;
 mod names;
@@ -52,9 +51,9 @@ pub use verifier::{Verified, Verifier};
 pub use writer::Writer;
 
 use borrowing::Borrowing;
-use forked::Process;
 use link::Link;
 use std::{sync::Arc, time::Duration};
+use strait_fork::Process;
 use strait_kadoop_core::{
     client::{Budgets, Unbounded},
     error::Error,

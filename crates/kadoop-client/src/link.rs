@@ -5,7 +5,6 @@ use super::{
     access::{ATTEMPT, Entry},
     borrowing::Borrowing,
     buffers::Buffers,
-    forked::Process,
     members,
     pool::Pool,
     requests::{Begun, Requests},
@@ -16,6 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 use strait_flexrpc::{self as flexrpc, Transport, stub::StubError};
+use strait_fork::Process;
 use strait_kadoop_core::{
     ClientId, Config, FileId,
     error::Error,
@@ -67,6 +67,8 @@ pub(super) struct InDoubt {
 /// The client's connection to the namenode.
 pub(super) struct Link {
     pub options: ClientOptions,
+    /// A forked child has none of its threads, may have copies of locks that they held, and would use
+    /// the parent's request numbers.
     pub process: Process,
     entry: Entry,
     address: Mutex<Option<SocketAddr>>,
@@ -124,6 +126,15 @@ impl Link {
         })
     }
 
+    /// Refuses in a forked child. Call this before taking any lock.
+    pub(super) fn check_process(&self) -> Result<(), Failure> {
+        if self.process.is_this() {
+            return Ok(());
+        }
+        let why = "the client is of the process that was forked; connect anew in this one";
+        Err(Failure::new(Error::Invalid("of another process"), why))
+    }
+
     pub(super) fn joined(&self) -> Arc<Joined> {
         Arc::clone(&self.joined.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -133,7 +144,7 @@ impl Link {
         &self,
         ask: impl Fn(&mut KadoopNamenodeV1Client) -> Result<T, StubError>,
     ) -> Result<T, Failure> {
-        self.process.demand()?;
+        self.check_process()?;
         call(&self.options, &self.entry, &self.address, self.until(), ask)
     }
 
@@ -214,7 +225,7 @@ impl Link {
         ask: impl Fn(&mut KadoopNamenodeV1Client, wire::KdRequest) -> Result<T, StubError>,
         in_doubt: impl FnOnce(Begun),
     ) -> Result<T, Failure> {
-        self.process.demand()?;
+        self.check_process()?;
         let until = self.until();
         loop {
             let begun = self.joined().requests.begin(until)?;

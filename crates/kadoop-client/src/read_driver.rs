@@ -121,7 +121,7 @@ impl<P: Fetch> ReadDriver<P> {
         path: &str,
         budget: Arc<dyn Budget>,
     ) -> Result<Self, Failure> {
-        client.link.process.demand()?;
+        client.link.check_process()?;
         let link = Arc::clone(&client.link);
         let mut driver = Self {
             core: Mutex::new(ReaderCore::within(config.clone(), budget)),
@@ -153,7 +153,7 @@ impl<P: Fetch> ReadDriver<P> {
 
     /// Some of the content from `offset` on; nothing at the file's end.
     pub(super) fn read(self: &Arc<Self>, offset: u64, length: usize) -> Result<P, Failure> {
-        self.link.process.demand()?;
+        self.link.check_process()?;
         let length = u32::try_from(length).unwrap_or(u32::MAX);
         let mut core = self.core();
         loop {

@@ -179,7 +179,7 @@ impl Writer {
             return Ok(());
         }
         let driver = &self.driver;
-        driver.link.process.demand()?;
+        driver.link.check_process()?;
         let mut core = driver.core();
         loop {
             core.append(&mut bytes, driver.clock.now()).map_err(|error| driver.failure(error))?;
@@ -198,7 +198,7 @@ impl Writer {
     /// As [`Writer::write`].
     pub fn write_now(&mut self, bytes: &mut Bytes) -> Result<bool, Failure> {
         let driver = &self.driver;
-        driver.link.process.demand()?;
+        driver.link.check_process()?;
         let mut core = driver.core();
         core.append(bytes, driver.clock.now()).map_err(|error| driver.failure(error))?;
         driver.submit(&mut core);
@@ -247,7 +247,7 @@ impl Writer {
 
     fn reach(&mut self, goal: Goal) -> Result<Option<usize>, Failure> {
         let driver = &self.driver;
-        driver.link.process.demand()?;
+        driver.link.check_process()?;
         let mut core = driver.core();
         core.begin(goal, driver.clock.now()).map_err(|error| driver.failure(error))?;
         loop {

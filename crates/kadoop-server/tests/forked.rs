@@ -1,41 +1,10 @@
 //! A process that forks. The test has its own file, so that no other thread runs at the fork.
 
-use std::time::Duration;
 use strait_kadoop_client::{Client, ClientOptions, CreateOptions};
 use strait_kadoop_core::{Config, Error, messages::Caller};
 use strait_kadoop_server::{DatanodeOptions, DatanodeServer, NamenodeOptions, NamenodeServer};
 use strait_kadoop_wire::Key;
-use strait_testkit::wait::{eventually, wait_until};
-
-const DEADLINE: Duration = Duration::from_secs(30);
-
-/// Runs `work` in a forked child and returns its result.
-fn in_a_child(work: impl FnOnce() -> bool) -> bool {
-    // SAFETY: the child has only this thread. It takes no lock that another thread may have held
-    // (glibc handles those of its allocator), and ends without running any of the parent's code.
-    match unsafe { libc::fork() } {
-        -1 => panic!("no fork: {}", std::io::Error::last_os_error()),
-        0 => {
-            let held = work();
-            // SAFETY: this ends the child.
-            unsafe { libc::_exit(i32::from(!held)) }
-        }
-        child => {
-            let mut status = -1;
-            let mut ended = 0;
-            // SAFETY: `status` is valid for writes, and the child is this process's.
-            wait_until(DEADLINE, || {
-                ended = unsafe { libc::waitpid(child, &raw mut status, libc::WNOHANG) };
-                ended != 0
-            });
-            if ended != child {
-                // SAFETY: it is this process's child, which hasn't been waited for.
-                unsafe { libc::kill(child, libc::SIGKILL) };
-            }
-            ended == child && libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0
-        }
-    }
-}
+use strait_testkit::{Forked, wait::eventually};
 
 #[test]
 fn a_forked_child_uses_a_client_of_its_own_and_none_of_its_parents() {
@@ -57,17 +26,17 @@ fn a_forked_child_uses_a_client_of_its_own_and_none_of_its_parents() {
     writer.flush().unwrap();
     let mut reader = client.open(&me, "/f").unwrap();
     let connect = || Client::connect(ClientOptions::new(namenode.address().to_string(), key.for_clients()));
-    let held = in_a_child(|| {
+    let child = Forked::start(|| {
         let own = connect().unwrap();
         let mut writer = own.create(&me, "/of-the-child", &create).unwrap();
         writer.write("its own").unwrap();
         writer.close().unwrap();
         own.open(&me, "/f").unwrap().read_at(0, 99).unwrap() == "of the parent"
     });
-    assert!(held, "the child can't connect anew");
+    assert!(child.ended_well(), "the child can't connect anew");
     assert_eq!(client.open(&me, "/of-the-child").unwrap().read_at(0, 99).unwrap(), "its own");
     let mut borrowed = Some(writer);
-    let held = in_a_child(|| {
+    let child = Forked::start(|| {
         let mut writer = borrowed.take().unwrap();
         let refused = [
             client.stat(&me, "/f").map(drop),
@@ -82,7 +51,7 @@ fn a_forked_child_uses_a_client_of_its_own_and_none_of_its_parents() {
             .iter()
             .all(|refused| matches!(refused, Err(failure) if matches!(failure.error, Error::Invalid(_))))
     });
-    assert!(held, "the child was let in, or hangs");
+    assert!(child.ended_well(), "the child was let in, or hangs");
     let mut writer = borrowed.take().unwrap();
     writer.write(", still").unwrap();
     writer.close().unwrap();

@@ -4,7 +4,6 @@ mod multicasts;
 mod options;
 mod outcome;
 
-use crate::fork::Process;
 use crate::xdr::{Routine, Xdr};
 use crate::{guarded, text};
 use bytes::Bytes;
@@ -17,6 +16,7 @@ use strait_flexrpc::{
     AuthSys, CallError, CallOptions, Client, ClientOptions, ClusterKey, Handle, Procedure, Refusal,
     Transport, rpcbind_lookup,
 };
+use strait_fork::Process;
 
 /// The client of all handles without options of their own: they share its connections.
 static SHARED: OnceLock<Client> = OnceLock::new();
@@ -131,7 +131,8 @@ pub unsafe extern "C" fn frpc_createhandle(
             "udp" => Transport::Udp,
             other => return Err(format!("no transport '{other}'; there are tcp and udp")),
         };
-        let process = Process::watched()?;
+        let process =
+            Process::watched().map_err(|error| format!("pthread_atfork, which notices forks: {error}"))?;
         let (callee, others) = addresses(host, (program, version), transport)?;
         Ok(Box::into_raw(Box::new(frpc_handle {
             client: SHARED.get_or_init(Client::default).clone(),
@@ -309,10 +310,9 @@ impl frpc_handle {
 
     /// Sends the encoded arguments, and waits for the answer.
     fn exchange(&mut self, procedure: Procedure) -> Result<Bytes, CallError> {
-        let here = Process::this();
-        if self.process != here {
+        if !self.process.is_this() {
             self.line = None; // the parent's: the child opens its own
-            self.process = here;
+            self.process = Process::this();
         }
         // Out of the handle meanwhile: a line that panics isn't used again.
         let mut line = match self.line.take() {

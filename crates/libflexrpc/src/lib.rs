@@ -12,7 +12,6 @@
 
 mod callees;
 mod callers;
-mod fork;
 mod tls;
 mod xdr;
 

@@ -1,14 +1,19 @@
 /* Forked processes that use their parents' handles: `forked HOST:PORT [LIBRARY]`, which calls the
- * linked library, or loads this one by dlopen. */
+ * linked library, or loads this one by dlopen. With `first` as the library, each process is process 1 of
+ * a PID namespace, and the linked library is called. */
+#define _GNU_SOURCE
 #include <flexrpc.h>
 #include <dlfcn.h>
 #include <pthread.h>
+#include <sched.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 enum { PROGRAM = 0x20000077, VERSION = 1, ECHO = 1, GENERATIONS = 3, PATIENCE_S = 20, HANGS_S = 90 };
 
 static const char *address, *library;
+static int is_first;
 
 static struct {
 	__typeof__(frpc_createhandle) *create;
@@ -40,6 +45,8 @@ static int descend(frpc_handle *handle, u_int generation)
 		return 0;
 	if (generation == GENERATIONS)
 		return 1;
+	if (is_first && (getpid() != 1 || unshare(CLONE_NEWPID)))
+		return 0;
 	pid_t child = fork();
 	if (child == 0)
 		_exit(!descend(handle, generation + 1));
@@ -89,6 +96,15 @@ int main(int count, char **arguments)
 	rpc.destroy = frpc_destroyhandle;
 	rpc.call = frpc_call;
 	rpc.number = (xdrproc_t)xdr_u_int;
+	is_first = library && !strcmp(library, "first");
+	if (is_first) {
+		if (unshare(CLONE_NEWPID) && unshare(CLONE_NEWUSER | CLONE_NEWPID))
+			return 7;
+		pid_t child = fork();
+		if (child == 0)
+			_exit(!used());
+		return ended_well(child) ? 0 : 8;
+	}
 	return used() ? 0 : 3;
 #else
 	/* Loaded again, it notices forks again. A fork in between runs no code of it. */

@@ -5,6 +5,7 @@ mod common;
 use common::{cc, here, library_directory, run, with_library};
 use std::process::Command;
 use strait_flexrpc::{Reply, Request, Server, ServerOptions, ServiceError};
+use strait_testkit::{Forked, skip};
 
 const PROGRAM: u32 = 0x2000_0077;
 
@@ -23,6 +24,20 @@ fn each_generation_of_children_calls_by_its_parents_handle() {
     let source = here().join("tests/forked.c");
     run(with_library(cc(directory.path()).arg("-DLINKED").arg(source), "forked"));
     run(Command::new(directory.path().join("forked")).arg(server.address().to_string()));
+}
+
+#[test]
+fn children_with_their_parents_process_id_call_by_connections_of_their_own() {
+    if !Forked::can_be_first() {
+        return skip(
+            "C children with their parents' ids",
+            "PID namespaces: root's rights, or user namespaces",
+        );
+    }
+    let (directory, server) = (tempfile::tempdir().unwrap(), server());
+    let source = here().join("tests/forked.c");
+    run(with_library(cc(directory.path()).arg("-DLINKED").arg(source), "forked"));
+    run(Command::new(directory.path().join("forked")).arg(server.address().to_string()).arg("first"));
 }
 
 #[test]

@@ -12,6 +12,7 @@ use nix::libc::{EBADF, ESTALE};
 use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use strait_fork::Process;
 use strait_store::process::PerProcess;
 use strait_store::{CreateOptions, FileReader, FileWriter, MAX_CHUNK_BYTES, StorePath};
 
@@ -230,7 +231,7 @@ pub struct Output {
     /// Keeps the store open.
     _fs: Arc<Connection>,
     path: StorePath,
-    process: u32,
+    process: Process,
     position: AtomicU64,
     /// A forked child must not drop its parent's.
     state: ManuallyDrop<Mutex<Writing>>,
@@ -268,11 +269,11 @@ impl Output {
     fn over(fs: &Arc<Connection>, path: StorePath, writer: Box<dyn FileWriter>) -> Self {
         let position = AtomicU64::new(writer.position());
         let state = ManuallyDrop::new(Mutex::new(Writing { writer, gathered: BytesMut::new() }));
-        Self { _fs: fs.clone(), path, process: std::process::id(), position, state }
+        Self { _fs: fs.clone(), path, process: Process::this(), position, state }
     }
 
     fn writing(&self) -> Outcome<MutexGuard<'_, Writing>> {
-        if self.process != std::process::id() {
+        if !self.process.is_this() {
             let text = format!("write {}: the parent process has it open", self.path);
             return Err(Failure::new(EBADF, text));
         }
@@ -322,7 +323,7 @@ impl Output {
 
 impl Drop for Output {
     fn drop(&mut self) {
-        if self.process != std::process::id() {
+        if !self.process.is_this() {
             return;
         }
         // SAFETY: nobody uses it any more.

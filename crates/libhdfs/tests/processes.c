@@ -1,9 +1,12 @@
-/* processes NAME PORT DIRECTORY: threads of one process read and write at once, and its forked
- * children read on by its handles and by their own. */
+/* processes NAME PORT DIRECTORY [first]: threads of one process read and write at once, and its forked
+ * children read on by its handles and by their own. With `first`, it and a further child are each
+ * process 1 of a PID namespace. */
+#define _GNU_SOURCE
 #include "hdfs.h"
 
 #include <assert.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -94,6 +97,32 @@ static void in_child(int number, hdfsFile writer, const char *name, tPort port) 
     assert(hdfsDisconnect(fs) == 0);
 }
 
+static int ended_well(pid_t child) {
+    int status = -1;
+    assert(child > 0 && waitpid(child, &status, 0) == child);
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+struct scene {
+    hdfsFile writer;
+    const char *name;
+    tPort port;
+};
+
+/* In a thread of its own, which can't start threads afterwards. */
+static void *fork_first(void *argument) {
+    const struct scene *scene = argument;
+    assert(getpid() == 1 && unshare(CLONE_NEWPID) == 0);
+    pid_t child = fork();
+    if (child == 0) {
+        assert(getpid() == 1);
+        in_child(CHILDREN, scene->writer, scene->name, scene->port);
+        _exit(0);
+    }
+    assert(ended_well(child));
+    return NULL;
+}
+
 #define SIGNALS 32
 
 struct signals {
@@ -150,7 +179,12 @@ static void check_ending_thread(void) {
 }
 
 int main(int argc, char **argv) {
-    assert(argc == 4);
+    assert(argc == 4 || argc == 5);
+    if (argc == 5) {
+        assert(unshare(CLONE_NEWPID) == 0 || unshare(CLONE_NEWUSER | CLONE_NEWPID) == 0);
+        pid_t first = fork();
+        if (first != 0) return !ended_well(first);
+    }
     const char *name = strcmp(argv[1], "NULL") ? argv[1] : NULL;
     tPort port = (tPort)atoi(argv[2]);
     struct signals before = signals_now();
@@ -179,12 +213,16 @@ int main(int argc, char **argv) {
         }
     }
     for (int i = 0; i < CHILDREN; i++) {
-        int status = -1;
-        assert(waitpid(children[i], &status, 0) == children[i]);
-        assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+        assert(ended_well(children[i]));
         hdfsFileInfo *info = hdfsGetPathInfo(fs, in(path, "child", i));
         assert(info && info->mSize == 5);
         hdfsFreeFileInfo(info, 1);
+    }
+    if (argc == 5) {
+        struct scene scene = {writer, name, port};
+        pthread_t forking;
+        assert(pthread_create(&forking, NULL, fork_first, &scene) == 0);
+        assert(pthread_join(forking, NULL) == 0);
     }
     atomic_store(&over, 1);
     for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);

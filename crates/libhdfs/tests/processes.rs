@@ -9,7 +9,7 @@ use common::{compiled, host_and_port, library_in, run, sources};
 use kadoop_cluster::{Cluster, SUPERUSER};
 use std::path::Path;
 use std::process::Command;
-use strait_testkit::MiniHdfs;
+use strait_testkit::{Forked, MiniHdfs, skip};
 
 /// The program, ready to run with our library.
 fn processes(directory: &Path) -> Command {
@@ -25,6 +25,19 @@ fn threads_and_children_of_one_process_use_a_directory() {
     let directory = tempfile::tempdir().unwrap();
     let base = directory.path().join("base");
     run(processes(directory.path()).args(["NULL", "0"]).arg(base));
+}
+
+#[test]
+fn a_child_with_its_parents_process_id_uses_a_directory() {
+    if !Forked::can_be_first() {
+        return skip(
+            "libhdfs in children with their parents' ids",
+            "PID namespaces: root, or user namespaces",
+        );
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let base = directory.path().join("base");
+    run(processes(directory.path()).args(["NULL", "0"]).arg(base).arg("first"));
 }
 
 #[test]

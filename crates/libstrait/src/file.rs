@@ -218,7 +218,7 @@ impl File {
     }
 
     fn check_process(&self) -> Result<()> {
-        if self.process.id == std::process::id() { Ok(()) } else { self.refuse("use", OF_A_PARENT) }
+        if self.process.is_current() { Ok(()) } else { self.refuse("use", OF_A_PARENT) }
     }
 
     fn refuse<T>(&self, operation: &'static str, message: &'static str) -> Result<T> {

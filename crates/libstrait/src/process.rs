@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 use std::future::Future;
-use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use strait_store::process::PerProcess;
 use strait_store::{Error, ErrorKind, FileSystem, Principal, Result, StoreUri, callers};
 use strait_store_any::OpenOptions;
 use tokio::runtime::{Builder, Runtime};
@@ -14,35 +14,19 @@ const THREADS: usize = 2;
 /// The state of one process. A child after fork(2) makes its own: it has neither the threads nor,
 /// perhaps, the locks of its parent's.
 pub struct Process {
-    /// The process that made this.
-    pub id: u32,
     runtime: Runtime,
     stores: Mutex<HashMap<String, Arc<dyn FileSystem>>>,
 }
 
-static CURRENT: AtomicPtr<Process> = AtomicPtr::new(std::ptr::null_mut());
+static CURRENT: PerProcess<Process> = PerProcess::new();
 
 /// The calling process's state.
 pub fn current() -> Result<&'static Process> {
-    let id = std::process::id();
-    loop {
-        let found = CURRENT.load(Ordering::Acquire);
-        // SAFETY: it is null or a leaked box, which nobody changes or frees.
-        if let Some(process) = unsafe { found.as_ref() }
-            && process.id == id
-        {
-            return Ok(process);
-        }
-        let made = Box::into_raw(Box::new(Process::new(id)?));
-        if CURRENT.compare_exchange(found, made, Ordering::AcqRel, Ordering::Acquire).is_err() {
-            // SAFETY: another thread was faster, and nobody has seen this one.
-            drop(unsafe { Box::from_raw(made) });
-        }
-    }
+    CURRENT.get_or_make(Process::new)
 }
 
 impl Process {
-    fn new(id: u32) -> Result<Self> {
+    fn new() -> Result<Self> {
         let runtime = Builder::new_multi_thread()
             .worker_threads(THREADS)
             .enable_all()
@@ -50,7 +34,12 @@ impl Process {
             .on_thread_start(callers::leave_signals_to_the_program)
             .build();
         let failed = |error| Error::new(ErrorKind::Busy, "the process can't start threads").caused_by(error);
-        Ok(Self { id, runtime: runtime.map_err(failed)?, stores: Mutex::default() })
+        Ok(Self { runtime: runtime.map_err(failed)?, stores: Mutex::default() })
+    }
+
+    /// Whether this is the calling process's.
+    pub fn is_current(&self) -> bool {
+        CURRENT.get().is_some_and(|current| std::ptr::eq(current, self))
     }
 
     /// Waits for `work`, also in a thread that is ending.

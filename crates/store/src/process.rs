@@ -5,6 +5,7 @@
 
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering};
+use strait_fork::Process;
 
 /// A value that each process makes at its first use. A forked child leaks its copy of its parent's
 /// value, and makes its own.
@@ -13,7 +14,7 @@ pub struct PerProcess<T>(AtomicPtr<Owned<T>>);
 
 #[derive(Debug)]
 struct Owned<T> {
-    process: u32,
+    process: Process,
     value: T,
 }
 
@@ -27,7 +28,7 @@ impl<T> PerProcess<T> {
     pub fn get(&self) -> Option<&T> {
         // SAFETY: it is null or a leaked box. Only `drop` frees it, when there are no references.
         let owned = unsafe { self.0.load(Ordering::Acquire).as_ref() };
-        owned.filter(|owned| owned.process == std::process::id()).map(|owned| &owned.value)
+        owned.filter(|owned| owned.process.is_this()).map(|owned| &owned.value)
     }
 
     /// This process's value. Without one, `make` makes it; if several threads do so at once, all
@@ -41,11 +42,11 @@ impl<T> PerProcess<T> {
         }
         let parents = self.0.load(Ordering::Acquire);
         // SAFETY: as in `get`.
-        if unsafe { parents.as_ref() }.is_some_and(|owned| owned.process == std::process::id()) {
+        if unsafe { parents.as_ref() }.is_some_and(|owned| owned.process.is_this()) {
             // Another thread was faster.
             return self.get_or_make(make);
         }
-        let made = Box::into_raw(Box::new(Owned { process: std::process::id(), value: make()? }));
+        let made = Box::into_raw(Box::new(Owned { process: Process::this(), value: make()? }));
         let first = match self.0.compare_exchange(parents, made, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => made,
             Err(first) => {
@@ -63,7 +64,7 @@ impl<T> PerProcess<T> {
     pub fn take(&mut self) -> Option<T> {
         let current = std::mem::replace(self.0.get_mut(), null_mut());
         // SAFETY: as in `get`.
-        let is_own = unsafe { current.as_ref() }.is_some_and(|owned| owned.process == std::process::id());
+        let is_own = unsafe { current.as_ref() }.is_some_and(|owned| owned.process.is_this());
         // SAFETY: there are no references any more.
         is_own.then(|| unsafe { Box::from_raw(current) }.value)
     }

@@ -51,8 +51,6 @@ pub struct Handle {
     invalid: bool,
     /// The kind of the last answer that was a value.
     pub(crate) answered: Kind,
-    /// The process that checked it out, unless it serves only one call.
-    holder: Option<u32>,
     /// The callee speaks plain ONC RPC, and the rest is unused.
     onc: Option<Box<OncLine>>,
 }
@@ -72,7 +70,6 @@ impl Handle {
             used,
             invalid: false,
             answered: Kind::Value,
-            holder: None,
             onc: None,
         }
     }
@@ -82,12 +79,6 @@ impl Handle {
         let mut handle = Self::new(shared, callee, None);
         handle.onc = Some(Box::new(OncLine::new(callee)));
         handle
-    }
-
-    /// The same handle, checked out by a caller that keeps it.
-    pub(crate) fn held_by(mut self, process: u32) -> Self {
-        self.holder = Some(process);
-        self
     }
 
     /// The callee's address.
@@ -584,7 +575,7 @@ impl Drop for Handle {
         if self.onc.is_some() {
             return; // not the pool's
         }
-        if self.holder.is_some_and(|holder| holder != std::process::id()) {
+        if !self.shared.process.is_this() {
             // A forked child's copy: the parent keeps using it.
             return self.lease.take().into_iter().for_each(Lease::leave_to_parent);
         }

@@ -33,6 +33,7 @@ use bytes::Bytes;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use strait_fork::Process;
 
 /// A client's options.
 #[derive(Clone, Debug)]
@@ -123,7 +124,8 @@ pub struct MulticastOptions {
 
 /// Makes calls, from any number of threads. Clones share pool and sessions. In a forked child a
 /// client starts with an empty pool, no sessions and no threads. Handles from before the fork
-/// belong to the parent; the child can only drop them.
+/// belong to the parent; the child can only drop them. Children of vfork, `_Fork` and the bare system
+/// calls can't use clients: these calls don't run the handler by which a client notices a fork.
 #[derive(Clone)]
 pub struct Client {
     /// State in the process that made the client.
@@ -139,16 +141,16 @@ pub(crate) struct Shared {
     pub(crate) handles: Handles<Idle>,
     workers: CallingWorkers<Subcall>,
     /// The process that owns all of it.
-    process: u32,
+    pub(crate) process: Process,
     /// The client's state in a forked child, from its first use there.
     forked: OnceLock<Arc<Shared>>,
 }
 
 impl Shared {
-    fn new(options: ClientOptions, process: u32) -> Arc<Self> {
+    fn new(options: ClientOptions) -> Arc<Self> {
         let handles = Handles::new(options.pooled_handles);
         let workers = CallingWorkers::new(options.calling_workers, options.calling_dormant);
-        let (sessions, forked) = (Sessions::default(), OnceLock::new());
+        let (sessions, process, forked) = (Sessions::default(), Process::this(), OnceLock::new());
         Arc::new(Self { options, sessions, handles, workers, process, forked })
     }
 
@@ -161,7 +163,7 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        if self.process == std::process::id() {
+        if self.process.is_this() {
             self.workers.close();
         } else {
             self.close_copies();
@@ -172,21 +174,17 @@ impl Drop for Shared {
 impl Client {
     /// A client with these options.
     pub fn new(options: ClientOptions) -> Self {
-        Self { shared: Shared::new(options, std::process::id()) }
+        Self { shared: Shared::new(options) }
     }
 
     fn here(&self) -> &Arc<Shared> {
-        self.in_process(std::process::id())
-    }
-
-    fn in_process(&self, process: u32) -> &Arc<Shared> {
         let mut shared = &self.shared;
         // Each call reads this; no thread writes to its cache line.
-        while shared.process != process {
+        while !shared.process.is_this() {
             let parents = shared;
             shared = parents.forked.get_or_init(|| {
                 parents.close_copies();
-                Shared::new(parents.options.clone(), process)
+                Shared::new(parents.options.clone())
             });
         }
         shared
@@ -199,7 +197,7 @@ impl Client {
     /// [`CallError::NotExecuted`]: the callee can't be reached or refuses a
     /// session.
     pub fn handle(&self, callee: SocketAddr, transport: Transport) -> Result<Handle, CallError> {
-        let mut handle = self.idle_handle(callee, transport).held_by(std::process::id());
+        let mut handle = self.idle_handle(callee, transport);
         let patience = clock::after(clock::now(), self.shared.options.connect_timeout);
         handle.make_ready(Some(patience))?;
         Ok(handle)
@@ -212,7 +210,7 @@ impl Client {
     /// deadlines at the callee, no cluster key and no multicasts. With [`ClientOptions::tls`] the handle
     /// negotiates RPC with TLS (RFC 9289), over TCP, and calls nobody who lacks it.
     pub fn onc_handle(&self, callee: SocketAddr, transport: Transport) -> Handle {
-        Handle::onc(Arc::clone(self.here()), (callee, transport)).held_by(std::process::id())
+        Handle::onc(Arc::clone(self.here()), (callee, transport))
     }
 
     /// Makes one call with a pooled handle: [`Client::handle`], [`Handle::call`].
@@ -312,39 +310,5 @@ impl Client {
 impl Default for Client {
     fn default() -> Self {
         Self::new(ClientOptions::default())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::proto::status::Refusal;
-    use crate::{Reply, Request, Server, ServerOptions};
-
-    #[test]
-    fn a_forked_child_uses_none_of_its_parents_sessions_and_connections() {
-        let server = Server::builder(ServerOptions::default())
-            .register(1, 1, |_: &Request, _: &mut Reply| Ok(()))
-            .start()
-            .unwrap();
-        let client = Client::default();
-        let procedure = Procedure::new(1, 1, 1);
-        let call = || client.call(server.address(), Transport::Tcp, procedure, &[]);
-        call().unwrap();
-        let callees = [server.address(); 2];
-        let args = [Bytes::from(vec![1; parallel::ONE_THREAD_BYTES + 1])];
-        client.call_parallel(&callees, Transport::Tcp, procedure, &args, &MulticastOptions::default());
-        let has_session = |shared: &Shared| {
-            let place = shared.sessions.place((server.address(), Transport::Tcp));
-            place.session(None, || Err(Refusal::Unreachable)).is_ok()
-        };
-        let parents = client.here();
-        assert!(has_session(parents) && parents.handles.len() > 0 && parents.workers.count() > 0);
-        // As if this were another process.
-        let child = client.in_process(std::process::id() + 1);
-        assert!(!has_session(child) && child.handles.len() == 0 && child.workers.count() == 0);
-        assert_eq!(parents.handles.len(), 0, "the child's copies are closed");
-        assert!(Arc::ptr_eq(child, client.in_process(std::process::id() + 1)));
-        call().unwrap();
     }
 }
