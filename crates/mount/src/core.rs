@@ -8,6 +8,7 @@ mod repeats;
 #[cfg(test)]
 mod tests;
 
+use crate::claims::Claims;
 use crate::fault::{Answer, Fault};
 use crate::handover::User;
 use crate::identity::Identity;
@@ -45,6 +46,8 @@ const ENFILE: i32 = 23;
 const ENAMETOOLONG: i32 = 36;
 const EPERM: i32 = 1;
 const EACCES: i32 = 13;
+/// The kernel looks for the name again, and opens what it finds.
+const ESTALE: i32 = 116;
 
 /// open(2)'s flags.
 const O_ACCMODE: i32 = 3;
@@ -203,6 +206,7 @@ pub struct Core {
     settings: Settings,
     names: Names,
     nodes: Mutex<Nodes>,
+    claims: Claims,
     /// Nodes of open files whose names were removed here, and the users that removed them.
     hidden: Mutex<HashMap<u64, Principal>>,
     /// Such nodes whose files nobody had open any more when the process before ended. Each is in use.
@@ -240,6 +244,7 @@ impl Core {
             root,
             settings,
             names,
+            claims: Claims::default(),
             hidden: Mutex::default(),
             left: Vec::new(),
             files: Mutex::default(),
@@ -289,13 +294,8 @@ impl Core {
         }
     }
 
-    fn entry(&self, parent: u64, name: &OsStr) -> Answer<(StorePath, String)> {
-        let name = encoding::encode(name.as_bytes()).into_owned();
-        if encoding::decode(&name).is_none_or(|bytes| bytes.len() > MAX_NAME_BYTES) {
-            return Err(Fault(ENAMETOOLONG));
-        }
-        let directory = self.path(parent)?;
-        Ok((directory.join(&name).map_err(|_| Fault(ENAMETOOLONG))?, name))
+    fn entry(&self, parent: u64, name: &str) -> Answer<StorePath> {
+        self.path(parent)?.join(name).map_err(|_| Fault(ENAMETOOLONG))
     }
 
     /// Whether PLFS keeps files of this path.
@@ -415,9 +415,16 @@ impl Core {
 
     /// Finds a directory's entry.
     pub async fn lookup(&self, caller: Caller, parent: u64, name: &OsStr) -> Answer<Attributes> {
-        let (path, name) = self.entry(parent, name)?;
-        let known = lock(&self.nodes).find(parent, &name);
-        let status = self.settled_status(&self.who(caller), &path, known).await?;
+        let (who, name) = (self.who(caller), encoded(name)?);
+        let status = loop {
+            let directory = self.path(parent)?;
+            let path = self.entry(parent, &name)?;
+            let known = lock(&self.nodes).find(parent, &name);
+            match self.settled_status(&who, &path, known).await {
+                Err(fault) if fault.is(ErrorKind::NotFound) && self.has_moved(parent, &directory).await => {}
+                status => break status?,
+            }
+        };
         let node = lock(&self.nodes).looked_up(parent, &name);
         Ok(self.attributes(node, status).await)
     }
@@ -429,13 +436,21 @@ impl Core {
 
     /// A node's attributes.
     pub async fn getattr(&self, caller: Caller, node: u64) -> Answer<Attributes> {
-        let (who, path) = (self.who(caller), self.path(node)?);
-        // The kernel asks this at each read, unless it may use the attributes that it has.
-        let status = match self.open_status(&who, &path, node).await? {
-            Some(status) => status,
-            None => self.settled_status(&who, &path, Some(node)).await?,
-        };
-        Ok(self.attributes(node, status).await)
+        let who = self.who(caller);
+        loop {
+            let path = self.path(node)?;
+            let status = async {
+                // The kernel asks this at each read, unless it may use the attributes that it has.
+                match self.open_status(&who, &path, node).await? {
+                    Some(status) => Ok(status),
+                    None => self.settled_status(&who, &path, Some(node)).await,
+                }
+            };
+            match status.await {
+                Err(fault) if fault.is(ErrorKind::NotFound) && self.has_moved(node, &path).await => {}
+                status => return Ok(self.attributes(node, status?).await),
+            }
+        }
     }
 
     /// The store's record of a path, with the bytes that were written here. While a file is being written,
@@ -500,6 +515,7 @@ impl Core {
         change: Change,
     ) -> Answer<Attributes> {
         self.check_writable()?;
+        let stays = self.stay(node).await;
         let (who, path) = (self.who(caller), self.path(node)?);
         if let Some(size) = change.size {
             self.truncate(&who, node, handle, &path, size).await?;
@@ -531,6 +547,7 @@ impl Core {
             }
         }
         lock(&self.nodes).change(node);
+        drop(stays);
         self.getattr(caller, node).await
     }
 
@@ -694,10 +711,13 @@ impl Core {
     /// Makes a directory.
     pub async fn mkdir(&self, caller: Caller, parent: u64, name: &OsStr, mode: u32) -> Answer<Attributes> {
         self.check_writable()?;
-        let (path, _) = self.entry(parent, name)?;
         let who = self.who(caller);
+        let encoded = encoded(name)?;
+        let changes = self.change(&[(parent, &encoded)]).await;
+        let path = self.entry(parent, &encoded)?;
         match self.settings.patience.with(|| self.store.stat(&who, &path)).await {
             Ok(status) if status.is_directory() && self.is_again(caller) => {
+                drop(changes);
                 return self.lookup(caller, parent, name).await;
             }
             Ok(_) => return Err(Fault(EEXIST)),
@@ -707,6 +727,7 @@ impl Core {
         self.begins(caller);
         let make = || self.store.mkdirs(&who, &path, Some(mode & 0o7777));
         self.settings.patience.with(make).await?;
+        drop(changes);
         self.lookup(caller, parent, name).await
     }
 
@@ -729,6 +750,15 @@ impl Core {
         }
         let who = self.who(caller);
         Ok(Some(self.settings.patience.with(|| self.store.status(&who)).await?))
+    }
+}
+
+/// A name as stores have it.
+fn encoded(name: &OsStr) -> Answer<String> {
+    let name = encoding::encode(name.as_bytes()).into_owned();
+    match encoding::decode(&name).is_none_or(|bytes| bytes.len() > MAX_NAME_BYTES) {
+        true => Err(Fault(ENAMETOOLONG)),
+        false => Ok(name),
     }
 }
 

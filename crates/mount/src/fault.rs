@@ -9,6 +9,13 @@ pub struct Fault(pub i32);
 /// The outcome of a request.
 pub type Answer<T> = Result<T, Fault>;
 
+impl Fault {
+    /// Whether it is the errno of this kind of error.
+    pub fn is(self, kind: ErrorKind) -> bool {
+        self.0 == kind.row().errno
+    }
+}
+
 impl From<Error> for Fault {
     fn from(error: Error) -> Self {
         match error.kind() {

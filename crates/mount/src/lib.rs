@@ -20,6 +20,7 @@
 //! This room must never: read flags; name a store; act for another user than [`Identity`] says; answer a
 //! write before it is in order with those before it; report a failed write as success at close(2).
 
+mod claims;
 mod core;
 mod face;
 mod fault;

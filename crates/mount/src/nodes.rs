@@ -310,6 +310,27 @@ impl Nodes {
         }
     }
 
+    /// Whether a node has this entry, or is beneath it.
+    pub fn is_at_or_beneath(&self, number: u64, (parent, name): &(u64, Box<str>)) -> bool {
+        let mut at = number;
+        while at != ROOT
+            && let Some(node) = self.nodes.get(&at)
+            && node.name.is_some()
+        {
+            if node.parent == *parent && node.name.as_ref() == Some(name) {
+                return true;
+            }
+            at = node.parent;
+        }
+        false
+    }
+
+    /// The directory that a node is in, and its name there.
+    pub fn entry(&self, number: u64) -> Option<(u64, Box<str>)> {
+        let node = self.nodes.get(&number)?;
+        Some((node.parent, node.name.clone()?))
+    }
+
     /// Whether `number` is `above`, or beneath it.
     pub fn is_within(&self, number: u64, above: u64) -> bool {
         let mut at = number;

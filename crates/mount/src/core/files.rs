@@ -1,8 +1,9 @@
 //! Open files: handles, and what is read and written by them.
 
 use super::{
-    Answer, Attributes, Body, Caller, Core, EACCES, EBADF, EEXIST, EISDIR, ENFILE, EPERM, Fault, File,
-    Handle, MOST_HANDLES, O_ACCMODE, O_APPEND, O_EXCL, O_RDONLY, O_TRUNC, O_WRONLY, Opened, decoded, lock,
+    Answer, Attributes, Body, Caller, Core, EACCES, EBADF, EEXIST, EISDIR, ENFILE, EPERM, ESTALE, Fault,
+    File, Handle, MOST_HANDLES, O_ACCMODE, O_APPEND, O_EXCL, O_RDONLY, O_TRUNC, O_WRONLY, Opened, decoded,
+    encoded, lock,
 };
 use crate::handover::{self, User};
 use crate::ledger::Counter;
@@ -73,6 +74,7 @@ impl Core {
             Ok(handle) => Ok((handle, file)),
             Err(fault) => {
                 self.closed(&file);
+                lock(&self.nodes).use_less(file.node);
                 Err(fault)
             }
         }
@@ -109,8 +111,18 @@ impl Core {
         if let Some(opened) = self.opened_before(caller, flags) {
             return Ok(opened);
         }
-        let (who, path) = (self.who(caller), self.path(node)?);
-        let (status, container) = self.status_to_open(&who, &path).await?;
+        let stays = self.stay(node).await;
+        let found = async {
+            let (who, path) = (self.who(caller), self.path(node)?);
+            let (status, container) = self.status_to_open(&who, &path).await?;
+            Ok((who, status, container))
+        };
+        let (who, status, container) =
+            found.await.map_err(|fault: Fault| match fault.is(ErrorKind::NotFound) {
+                // Another file may have the name since the kernel looked for it.
+                true => Fault(ESTALE),
+                false => fault,
+            })?;
         if status.is_directory() {
             return Err(Fault(EISDIR));
         }
@@ -124,6 +136,8 @@ impl Core {
         }
         let file = self.new_file(node, &who, container).await;
         let (handle, file) = self.opened(file, flags, caller.request).await?;
+        // From here on, changes see that it is open.
+        drop(stays);
         let cached = match &file.body {
             Body::Plain(plain) if !writes => {
                 let dirty = plain.unclosed().await.is_some();
@@ -173,19 +187,21 @@ impl Core {
         flags: i32,
     ) -> Answer<(Attributes, Opened)> {
         self.check_writable()?;
-        let (path, name) = self.entry(parent, name)?;
+        let (who, name) = (self.who(caller), encoded(name)?);
         if let Some(opened) = self.opened_before(caller, flags)
             && let Ok((file, _)) = self.file(opened.handle)
         {
             return Ok((self.getattr(caller, file.node).await?, opened));
         }
-        let who = self.who(caller);
+        let changes = self.change(&[(parent, &name)]).await;
+        let path = self.entry(parent, &name)?;
         let made = self.make(caller, &who, &path, mode).await;
         let exists = |fault: &Fault| *fault == Fault(EEXIST);
         if let Err(fault) = made.as_ref()
             && exists(fault)
             && flags & O_EXCL == 0
         {
+            drop(changes);
             let attributes = self.lookup(caller, parent, OsStr::from_bytes(&decoded(&name))).await?;
             let opened = self.open_made(caller, attributes.node, flags).await;
             return opened.inspect_err(|_| self.forget(attributes.node, 1));
@@ -273,11 +289,14 @@ impl Core {
         if mode & 0o170_000 != FILE && mode & 0o170_000 != 0 {
             return Err(Fault(EPERM)); // as mknod(2) for file systems without such nodes
         }
-        let (path, _) = self.entry(parent, name)?;
+        let encoded = encoded(name)?;
+        let changes = self.change(&[(parent, &encoded)]).await;
+        let path = self.entry(parent, &encoded)?;
         let body = self.make(caller, &self.who(caller), &path, mode).await?;
         if let Body::Plain(plain) = body {
             plain.settle(|| Ok(path.clone()), Level::Closed).await?;
         }
+        drop(changes);
         self.lookup(caller, parent, name).await
     }
 
@@ -356,7 +375,14 @@ impl Core {
     /// Removes a file that was removed while it was open, once it isn't. Such names that another mount
     /// made are its own: a program there still has the file open.
     pub(super) async fn remove_hidden(&self, node: u64) {
-        if !self.open_files(node).is_empty() {
+        if !lock(&self.hidden).contains_key(&node) {
+            return;
+        }
+        let Some(entry) = lock(&self.nodes).entry(node) else { return };
+        let (parent, name) = (entry.0, &*entry.1);
+        let _changes = self.change(&[(parent, name)]).await;
+        // Meanwhile it may have been opened, or got a name again.
+        if !self.open_files(node).is_empty() || lock(&self.nodes).find(parent, name) != Some(node) {
             return;
         }
         let Some(who) = lock(&self.hidden).get(&node).cloned() else { return };
@@ -366,8 +392,6 @@ impl Core {
         self.remove_left(&who, &path).await;
         lock(&self.hidden).remove(&node);
         self.ledger.not_hidden(node);
-        if let Some(parent) = self.parent(&path) {
-            lock(&self.nodes).unlink(parent, path.name());
-        }
+        lock(&self.nodes).unlink(parent, name);
     }
 }

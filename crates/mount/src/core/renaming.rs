@@ -1,40 +1,52 @@
 //! Removing and renaming, also of files that are open here.
 
 use super::{
-    ASIDE, Answer, Body, Caller, Core, EEXIST, EINVAL, EISDIR, EXDEV, Fault, File, HIDDEN, Held, lock, random,
+    ASIDE, Answer, Body, Caller, Core, EEXIST, EINVAL, EISDIR, EXDEV, Fault, File, HIDDEN, Held, encoded,
+    lock, random,
 };
+use crate::claims::Claim;
 use crate::handover::User;
-use crate::nodes::ROOT;
 use crate::plain::Level;
 use std::ffi::OsStr;
 use std::sync::Arc;
 use strait_store::{ErrorKind, Principal, StorePath};
 
 impl Core {
-    /// The node of a path's directory, if the kernel knows it.
-    pub(super) fn parent(&self, path: &StorePath) -> Option<u64> {
-        let directory = path.parent()?;
-        let below = directory.as_str().strip_prefix(self.root.as_str().trim_end_matches('/'))?;
-        let nodes = lock(&self.nodes);
-        below.split('/').filter(|name| !name.is_empty()).try_fold(ROOT, |node, name| nodes.find(node, name))
+    /// Waits for changes of names that are under way. No file gets another path, or loses its name, until
+    /// the claim is dropped.
+    pub(super) async fn stay(&self, node: u64) -> Claim<'_> {
+        self.claims.stay(node, &self.nodes).await
+    }
+
+    /// Waits for openings and other changes of these entries. Others wait until the claim is dropped.
+    pub(super) async fn change(&self, entries: &[(u64, &str)]) -> Claim<'_> {
+        let entries = entries.iter().map(|(parent, name)| (*parent, Box::from(*name))).collect();
+        self.claims.change(entries, &self.nodes).await
+    }
+
+    /// Whether a node has lost the path that it had when a request began. Not for the owner of a claim.
+    pub(super) async fn has_moved(&self, node: u64, before: &StorePath) -> bool {
+        drop(self.stay(node).await);
+        self.path(node).is_ok_and(|path| path != *before)
     }
 
     /// Removes a file.
     pub async fn unlink(&self, caller: Caller, parent: u64, name: &OsStr) -> Answer<()> {
         self.check_writable()?;
-        let (path, name) = self.entry(parent, name)?;
-        let who = self.who(caller);
+        let (who, name, hidden) = (self.who(caller), encoded(name)?, self.hidden_name(caller));
+        let changes = self.change(&[(parent, &name), (parent, &hidden)]).await;
+        let path = self.entry(parent, &name)?;
         let node = lock(&self.nodes).find(parent, &name);
         if let Some(node) = node
             && !self.open_files(node).is_empty()
         {
-            self.hide(caller, &who, parent, &name, node).await?;
-            self.hidden_for_good(&who, node).await;
+            self.hide(caller, &who, (parent, &name), &hidden, node).await?;
+            self.hidden_for_good(&who, node, changes).await;
             return Ok(());
         }
         let removed = async {
             if self.is_again(caller) {
-                return self.unlink_again(caller, &who, parent, &path).await;
+                return self.unlink_again(&who, parent, &path, &hidden).await;
             }
             let (status, container) = self.status(&who, &path).await?;
             if status.is_directory() {
@@ -51,19 +63,12 @@ impl Core {
 
     /// Goes on with a removal that a killed process had begun: it may have left a part of a container, or
     /// a hidden file whose last handle it had closed.
-    async fn unlink_again(
-        &self,
-        caller: Caller,
-        who: &Principal,
-        parent: u64,
-        path: &StorePath,
-    ) -> Answer<()> {
-        let hidden = self.hidden_name(caller);
-        if lock(&self.nodes).find(parent, &hidden).is_some() {
+    async fn unlink_again(&self, who: &Principal, parent: u64, path: &StorePath, hidden: &str) -> Answer<()> {
+        if lock(&self.nodes).find(parent, hidden).is_some() {
             return Ok(()); // it goes with its last handle
         }
         let directory = path.parent().ok_or(Fault(EISDIR))?;
-        self.remove_left(who, &directory.join(&hidden)?).await;
+        self.remove_left(who, &directory.join(hidden)?).await;
         let remove = || self.store.remove(who, path, self.may_be_logical(path));
         Ok(self.settings.patience.with(remove).await?)
     }
@@ -84,24 +89,20 @@ impl Core {
         &self,
         caller: Caller,
         who: &Principal,
-        parent: u64,
-        name: &str,
+        (parent, name): (u64, &str),
+        hidden: &str,
         node: u64,
-    ) -> Answer<String> {
-        let hidden = self.hidden_name(caller);
+    ) -> Answer<()> {
         // First, so that the next process removes it, too.
         self.ledger.hidden(node, &User::from(who));
-        let moved = self.move_node(caller, who, (parent, name), (parent, &hidden), Some(node), false).await;
-        if moved.is_err() {
-            self.ledger.not_hidden(node);
-        }
-        moved?;
-        Ok(hidden)
+        let moved = self.move_node(caller, who, (parent, name), (parent, hidden), Some(node), false).await;
+        moved.inspect_err(|_| self.ledger.not_hidden(node))
     }
 
-    /// A hidden file goes with its last handle.
-    async fn hidden_for_good(&self, who: &Principal, node: u64) {
+    /// A hidden file goes with its last handle. Ends the change.
+    async fn hidden_for_good(&self, who: &Principal, node: u64, changes: Claim<'_>) {
         lock(&self.hidden).insert(node, who.clone());
+        drop(changes);
         // The handle may have been closed before that.
         self.remove_hidden(node).await;
     }
@@ -109,8 +110,9 @@ impl Core {
     /// Removes an empty directory.
     pub async fn rmdir(&self, caller: Caller, parent: u64, name: &OsStr) -> Answer<()> {
         self.check_writable()?;
-        let (path, name) = self.entry(parent, name)?;
-        let who = self.who(caller);
+        let (who, name) = (self.who(caller), encoded(name)?);
+        let _changes = self.change(&[(parent, &name)]).await;
+        let path = self.entry(parent, &name)?;
         self.begins(caller);
         let remove = || self.store.remove(&who, &path, false);
         let removed = self.settings.patience.with(remove).await;
@@ -128,15 +130,17 @@ impl Core {
         replace: bool,
     ) -> Answer<()> {
         self.check_writable()?;
-        let who = self.who(caller);
-        let (from_path, from_name) = self.entry(from.0, from.1)?;
-        let (to_path, to_name) = self.entry(to.0, to.1)?;
+        let (who, hidden) = (self.who(caller), self.hidden_name(caller));
+        let (from_name, to_name) = (encoded(from.1)?, encoded(to.1)?);
+        let (from, to) = ((from.0, from_name.as_str()), (to.0, to_name.as_str()));
+        let changes = self.change(&[from, to, (to.0, &hidden)]).await;
+        let (from_path, to_path) = (self.entry(from.0, from.1)?, self.entry(to.0, to.1)?);
         if from_path == to_path {
             return if replace { Ok(()) } else { Err(Fault(EEXIST)) };
         }
         let (node, target) = {
             let nodes = lock(&self.nodes);
-            (nodes.find(from.0, &from_name), nodes.find(to.0, &to_name))
+            (nodes.find(from.0, from.1), nodes.find(to.0, to.1))
         };
         // No store replaces a container, or by one, in one step.
         let mixes = self.may_be_logical(&from_path) || self.may_be_logical(&to_path);
@@ -147,21 +151,18 @@ impl Core {
             }
             return Ok(());
         }
-        let (from, to) = ((from.0, from_name.as_str()), (to.0, to_name.as_str()));
-        let hidden = match target {
-            Some(target) if replace && !self.open_files(target).is_empty() => {
-                Some(self.hide(caller, &who, to.0, to.1, target).await?)
-            }
-            _ => None,
-        };
+        let target = target.filter(|target| replace && !self.open_files(*target).is_empty());
+        if let Some(target) = target {
+            self.hide(caller, &who, to, &hidden, target).await?;
+        }
         let renamed = match mixes {
             true => self.replace_logical(caller, &who, from, to, (&from_path, &to_path), node, replace).await,
             false => self.move_node(caller, &who, from, to, node, replace).await,
         };
-        match (&renamed, hidden, target) {
-            (Ok(()), Some(_), Some(target)) => self.hidden_for_good(&who, target).await,
+        match (&renamed, target) {
+            (Ok(()), Some(target)) => self.hidden_for_good(&who, target, changes).await,
             // Its own failure is logged, and the first one is the answer.
-            (Err(_), Some(hidden), _) => {
+            (Err(_), Some(_)) => {
                 let _ = self.move_node(caller, &who, (to.0, &hidden), to, target, false).await;
             }
             _ => {}

@@ -2,6 +2,7 @@
 
 mod handing;
 mod killing;
+mod racing;
 
 use super::*;
 use crate::nodes::ROOT;
