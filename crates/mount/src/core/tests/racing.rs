@@ -322,7 +322,8 @@ async fn an_entry_that_is_made_while_its_directory_is_renamed_is_made_there() {
                 }
             };
             let (made, renamed) = meet(steps, makes, race.rename("d", "e")).await;
-            (made.unwrap(), renamed.unwrap());
+            made.unwrap();
+            renamed.unwrap();
             assert_eq!(race.names(ROOT).await, ["e"], "{steps:?}");
             assert_eq!(race.names(directory).await, [name], "{steps:?}");
         }
@@ -341,7 +342,8 @@ async fn an_entry_is_removed_or_moved_while_its_directory_is_renamed() {
             }
             let moved = race.core().rename(CALLER, (directory, entry), (ROOT, entry), true);
             let (moved, renamed) = meet(steps, moved, race.rename("d", "e")).await;
-            (moved.unwrap(), renamed.unwrap());
+            moved.unwrap();
+            renamed.unwrap();
             assert_eq!(race.names(ROOT).await, ["e", name], "{steps:?}");
             let back = race.core().rename(CALLER, (ROOT, entry), (directory, entry), true).await;
             back.unwrap();
@@ -352,7 +354,8 @@ async fn an_entry_is_removed_or_moved_while_its_directory_is_renamed() {
                 }
             };
             let (removed, renamed) = meet(steps, removes, race.rename("e", "d")).await;
-            (removed.unwrap(), renamed.unwrap());
+            removed.unwrap();
+            renamed.unwrap();
             assert_eq!(race.names(ROOT).await, ["d"], "{steps:?}");
             assert!(race.names(directory).await.is_empty(), "{steps:?}");
         }
