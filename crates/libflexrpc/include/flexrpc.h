@@ -43,6 +43,19 @@
 #include <sys/time.h>
 #include <sys/types.h>
 
+/* The C standards' own modes hide these names. */
+#if defined __GLIBC__ && !defined __u_char_defined
+typedef unsigned char u_char;
+typedef unsigned short u_short;
+typedef unsigned int u_int;
+typedef unsigned long u_long;
+#define __u_char_defined
+#endif
+#if defined __GLIBC__ && !defined __daddr_t_defined
+typedef char *caddr_t;
+#define __daddr_t_defined
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -288,7 +301,7 @@ enum frpc_stat {
 	FRPC_PROCUNAVAIL = 10,	  /* not executed */
 	FRPC_CANTDECODEARGS = 11, /* the procedure's code didn't run */
 	FRPC_SYSTEMERROR = 12,	  /* executed, and failed */
-	FRPC_FAILED = 16,	  /* a wrong argument, or a handle of another process; not executed */
+	FRPC_FAILED = 16,	  /* a wrong argument; not executed */
 	FRPC_APPLICATION = 101,	  /* executed: the service's own error, in code */
 	FRPC_NOTEXECUTED = 102,	  /* not executed, for the reason in text */
 	FRPC_UNKNOWN = 103	  /* may have been executed, for the reason in text */

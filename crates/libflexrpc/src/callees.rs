@@ -2,7 +2,7 @@
 
 use crate::callers::{duration, frpc_auth_sys, frpc_bytes};
 use crate::tls::frpc_tls;
-use crate::xdr::{Routine, Xdr};
+use crate::xdr::{Routine, Xdr, given};
 use crate::{guarded, text};
 use nix::libc::{self, c_char, c_int, c_uint, c_void, timeval};
 use std::ffi::CString;
@@ -197,10 +197,11 @@ unsafe fn call<'r>(request: *mut frpc_request) -> Result<&'r mut Call<'static>, 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frpc_getargs(
     request: *mut frpc_request,
-    routine: Routine,
+    routine: Option<Routine>,
     args: *mut c_void,
 ) -> c_int {
     guarded(0, || {
+        let routine = given(routine)?;
         // SAFETY: the caller's promise.
         let mut stream = Xdr::of(unsafe { call(request)? }.args);
         // SAFETY: the caller's promise.
@@ -213,9 +214,16 @@ pub unsafe extern "C" fn frpc_getargs(
 /// # Safety
 /// The value fits the routine.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn frpc_freeargs(_: *mut frpc_request, routine: Routine, args: *mut c_void) -> c_int {
-    // SAFETY: the caller's promise.
-    guarded(0, || Ok(unsafe { routine(&mut Xdr::freeing(), args) }))
+pub unsafe extern "C" fn frpc_freeargs(
+    _: *mut frpc_request,
+    routine: Option<Routine>,
+    args: *mut c_void,
+) -> c_int {
+    guarded(0, || {
+        let routine = given(routine)?;
+        // SAFETY: the caller's promise.
+        Ok(unsafe { routine(&mut Xdr::freeing(), args) })
+    })
 }
 
 /// See flexrpc.h.
@@ -225,10 +233,11 @@ pub unsafe extern "C" fn frpc_freeargs(_: *mut frpc_request, routine: Routine, a
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frpc_sendreply(
     request: *mut frpc_request,
-    routine: Routine,
+    routine: Option<Routine>,
     result: *const c_void,
 ) -> c_int {
     guarded(0, || {
+        let routine = given(routine)?;
         // SAFETY: the caller's promise.
         let call = unsafe { call(request)? };
         call.reply.clear();

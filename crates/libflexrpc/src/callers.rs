@@ -4,7 +4,7 @@ mod multicasts;
 mod options;
 mod outcome;
 
-use crate::xdr::{Routine, Xdr};
+use crate::xdr::{Routine, Xdr, given};
 use crate::{guarded, text};
 use bytes::Bytes;
 use nix::libc::{c_char, c_int, c_void, size_t, timeval};
@@ -168,6 +168,9 @@ fn addresses(
         None => false,
     };
     let about = |error: &dyn std::fmt::Display| format!("{host}: {error}");
+    if host.is_empty() || !has_port && host.matches(':').count() == 1 {
+        return Err(about(&"not HOST:PORT; a port is a number up to 65535"));
+    }
     if has_port {
         let mut found = host.to_socket_addrs().map_err(|error| about(&error))?;
         let first = found.next().ok_or_else(|| about(&"no address"))?;
@@ -335,13 +338,14 @@ impl frpc_handle {
 pub unsafe extern "C" fn frpc_call(
     handle: *mut frpc_handle,
     procedure: u32,
-    args_routine: Routine,
+    args_routine: Option<Routine>,
     args: *const c_void,
-    result_routine: Routine,
+    result_routine: Option<Routine>,
     result: *mut c_void,
     timeout: timeval,
 ) -> c_int {
     guarded(FAILED, || {
+        let (args_routine, result_routine) = (given(args_routine)?, given(result_routine)?);
         // SAFETY: the caller's promise.
         let handle = unsafe { handle.as_mut() }.ok_or("a null handle")?;
         // SAFETY: the caller's promise.

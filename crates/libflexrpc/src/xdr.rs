@@ -44,6 +44,16 @@ pub struct Xdr {
 /// A routine for one type.
 pub type Routine = unsafe extern "C" fn(*mut Xdr, *mut c_void) -> c_int;
 
+/// The routine that a program gave.
+///
+/// # Errors
+/// It is null.
+pub fn given(routine: Option<Routine>) -> Result<Routine, String> {
+    routine.ok_or_else(|| {
+        "a null routine; xdr_void stands for no value, and no call goes without a reply".to_owned()
+    })
+}
+
 impl Xdr {
     /// Appends to `to`, which must stay where it is while this is used.
     pub fn to(to: &mut Vec<u8>) -> Self {

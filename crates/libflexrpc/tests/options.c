@@ -155,6 +155,19 @@ static void *serve(void *unused)
 	return unused;
 }
 
+static void check_wrong_arguments(void)
+{
+	frpc_handle *handle = handle_of(PROGRAM, "tcp");
+	xdrproc_t nothing = (xdrproc_t)xdr_void;
+	CHECK(frpc_call(handle, FAIL, NULL_xdrproc_t, NULL, nothing, NULL, PATIENCE) == FRPC_FAILED);
+	CHECK(frpc_call(handle, FAIL, nothing, NULL, NULL_xdrproc_t, NULL, PATIENCE) == FRPC_FAILED);
+	CHECK(strstr(frpc_error(), "null routine"));
+	frpc_destroyhandle(handle);
+	const char *wrong[] = { "", "127.0.0.1:", "127.0.0.1:99999", "localhost:abc", ":" };
+	for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+		CHECK(!frpc_createhandle(wrong[i], PROGRAM, VERSION, "tcp") && strstr(frpc_error(), "not HOST:PORT"));
+}
+
 int main(void)
 {
 	struct timeval drain = { 5, 0 };
@@ -176,6 +189,7 @@ int main(void)
 	check_outcomes();
 	check_options();
 	check_multicasts();
+	check_wrong_arguments();
 	/* SunRPC's callers are refused, as FRPC_SVC_SET_ONC says. */
 	frpc_handle *onc = handle_of(PROGRAM, "tcp");
 	CHECK(frpc_control(onc, FRPC_SET_ONC, &yes) && call(onc, FAIL, PATIENCE) != FRPC_SYSTEMERROR);

@@ -3,7 +3,7 @@
 use super::outcome::frpc_outcome;
 use super::{decode, encode, frpc_handle};
 use crate::guarded;
-use crate::xdr::Routine;
+use crate::xdr::{Routine, given};
 use bytes::Bytes;
 use nix::libc::{c_int, c_uint, c_void, size_t, timeval};
 use strait_flexrpc::{CallOptions, MulticastOptions, Procedure, Transport};
@@ -17,8 +17,8 @@ unsafe fn multicast(
     (handles, count): (*const *mut frpc_handle, size_t),
     is_serial: bool,
     procedure: u32,
-    args: (Routine, *const c_void),
-    (result_routine, places): (Routine, Option<Places<'_>>),
+    args: (Option<Routine>, *const c_void),
+    (result_routine, places): (Option<Routine>, Option<Places<'_>>),
     outcomes: *mut frpc_outcome,
     timeout: timeval,
 ) -> Result<c_int, String> {
@@ -30,6 +30,7 @@ unsafe fn multicast(
     // SAFETY: the caller's promise.
     let handles = handles.iter().map(|handle| unsafe { handle.as_ref() });
     let handles = handles.collect::<Option<Vec<_>>>().ok_or("a null handle")?;
+    let (args, result_routine) = ((given(args.0)?, args.1), given(result_routine)?);
     let first = handles[0];
     if handles.iter().any(|one| one.transport != first.transport)
         || (is_serial && first.transport != Transport::Tcp)
@@ -84,9 +85,9 @@ macro_rules! multicast {
             handles: *const *mut frpc_handle,
             count: size_t,
             procedure: u32,
-            args_routine: Routine,
+            args_routine: Option<Routine>,
             args: *const c_void,
-            result_routine: Routine,
+            result_routine: Option<Routine>,
             results: *const *mut c_void,
             outcomes: *mut frpc_outcome,
             timeout: timeval,
@@ -116,9 +117,9 @@ pub unsafe extern "C" fn frpc_multicast(
     count: size_t,
     pattern: c_uint,
     procedure: u32,
-    args_routine: Routine,
+    args_routine: Option<Routine>,
     args: *const c_void,
-    result_routine: Routine,
+    result_routine: Option<Routine>,
     results: *mut c_void,
     result_bytes: size_t,
     outcomes: *mut frpc_outcome,
