@@ -185,6 +185,16 @@ pub(super) fn is_without_targets(error: &Error) -> bool {
     error.kind() == ErrorKind::Unavailable && exception_of(error).is_some_and(|(_, message)| is_in(message))
 }
 
+/// The number of running datanodes, if all of them were excluded, which is why the namenode could choose none.
+pub(super) fn all_excluded(error: &Error) -> Option<u64> {
+    let (_, message) = exception_of(error).filter(|_| is_without_targets(error))?;
+    let (_, counts) = message.split_once(NO_TARGETS)?.1.split_once("There are ")?;
+    let (running, rest) = counts.split_once(" datanode(s) running and ")?;
+    let (excluded, _) = rest.split_once(" node(s) are excluded")?;
+    let (running, excluded): (u64, u64) = (running.parse().ok()?, excluded.parse().ok()?);
+    (running > 0 && running <= excluded).then_some(running)
+}
+
 /// The namenode throws a bare IOException for some wrong requests; only the text distinguishes
 /// them.
 fn kind_by_message(message: &str) -> ErrorKind {

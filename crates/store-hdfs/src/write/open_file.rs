@@ -1,6 +1,6 @@
 //! A file that a user has open for writing, and the calls about it to the namenode.
 
-use super::super::errors::{is_not_reported, is_without_targets};
+use super::super::errors::{all_excluded, is_not_reported, is_without_targets};
 use super::super::retry::Backoff;
 use super::super::wire::{
     DatanodeId, Empty, ExtendedBlock, FAR_OFFSET, GetBlockLocationsRequest, GetBlockLocationsResponse,
@@ -21,6 +21,10 @@ const TRIES_AT_ONCE: u32 = 2;
 /// a block within a millisecond or two of their acknowledgement. Java waits 400 ms
 /// (`dfs.client.block.write.locateFollowingBlock.initial.delay.ms`).
 const FIRST_REPORT_PAUSE: Duration = Duration::from_millis(1);
+
+/// Datanodes of HDFS 3.5 refuse a block unless they have so much more room
+/// (`dfs.datanode.round-robin-volume-choosing-policy.additional-available-space`). They break off without an answer.
+const KEPT_FREE: u64 = 1 << 30;
 
 /// Longest file. Java's lengths are signed.
 const MOST_BYTES: u64 = i64::MAX as u64;
@@ -149,18 +153,24 @@ impl OpenFile {
     }
 
     /// The `error` of a file that gets no block of `block_bytes`: NoSpace if all datanodes together have less
-    /// room. The namenode's own answer is the same if they are away.
+    /// room, or if all failed at the block and have less than they want to keep. The namenode's own answer is the same
+    /// if they are away. It tells users no datanode's room.
     pub async fn explain(&self, error: Error, block_bytes: u64) -> Error {
         if !is_without_targets(&error) {
             return error;
         }
+        let failed = all_excluded(&error);
+        let wanted = failed
+            .map_or(block_bytes, |datanodes| block_bytes.saturating_add(KEPT_FREE).saturating_mul(datanodes));
         match self.holder.call::<_, GetFsStatsResponse>("getFsStats", &Empty {}).await {
             // Without datanodes, there is no capacity.
-            Ok(stats) if stats.capacity > 0 && stats.remaining < block_bytes => {
+            Ok(stats) if stats.capacity > 0 && stats.remaining < wanted => {
+                let left = format!("{} of {} bytes are left in HDFS", stats.remaining, stats.capacity);
+                let all = failed.map_or(String::new(), |datanodes| {
+                    format!(" on {datanodes} datanodes, which all failed at the block: each may want 1 GiB more than that")
+                });
                 let message = format!(
-                    "a block takes {block_bytes} bytes, and HDFS has {} of {} left: remove files, or write with \
-                     smaller blocks",
-                    stats.remaining, stats.capacity
+                    "a block takes {block_bytes} bytes, and {left}{all}; remove files, or write with smaller blocks"
                 );
                 Error::new(ErrorKind::NoSpace, message).caused_by(error)
             }
@@ -284,24 +294,35 @@ mod tests {
 
     #[tokio::test]
     async fn a_file_without_a_block_has_no_space_only_if_the_datanodes_have_none() {
-        let refusal = || {
-            let (class, message) =
-                ("java.io.IOException", "File /f could only be written to 0 of the 1 nodes.");
-            let cause = RpcError::Java { class: class.to_owned(), message: message.to_owned() };
-            from_java(class, message).caused_by(cause)
+        let refusal = |counts: &str| {
+            let (class, message) = (
+                "java.io.IOException",
+                format!("File /f could only be written to 0 of the 1 minReplication nodes. {counts}"),
+            );
+            let cause = RpcError::Java { class: class.to_owned(), message: message.clone() };
+            from_java(class, &message).caused_by(cause)
         };
+        let some = "There are 2 datanode(s) running and 1 node(s) are excluded in this operation.";
+        let all = "There are 2 datanode(s) running and 2 node(s) are excluded in this operation.";
+        let none = "There are 2 datanode(s) running and no node(s) are excluded in this operation.";
+        let kept = 2 * (KEPT_FREE + 100);
         let cases = [
-            (1_000, 99, ErrorKind::NoSpace),
-            (1_000, 100, ErrorKind::Unavailable),
+            (1_000, 99, "", ErrorKind::NoSpace),
+            (1_000, 100, "", ErrorKind::Unavailable),
             // No datanode is there.
-            (0, 0, ErrorKind::Unavailable),
+            (0, 0, "", ErrorKind::Unavailable),
+            (2 * kept, kept - 1, all, ErrorKind::NoSpace),
+            (2 * kept, kept, all, ErrorKind::Unavailable),
+            (2 * kept, kept - 1, some, ErrorKind::Unavailable),
+            (2 * kept, kept - 1, none, ErrorKind::Unavailable),
         ];
-        for (capacity, remaining, kind) in cases {
+        for (capacity, remaining, counts, kind) in cases {
             let stats = GetFsStatsResponse { capacity, used: 0, remaining };
             let address = fake::namenode(move |_, _| Answer::of(&stats)).await;
             let holder = Arc::new(LeaseHolder::new(Arc::new(Namenode::new(vec![address])), "alice"));
             let file = OpenFile::new(&holder, "/f", 7);
-            assert_eq!(file.explain(refusal(), 100).await.kind(), kind, "{remaining} of {capacity}");
+            let explained = file.explain(refusal(counts), 100).await;
+            assert_eq!(explained.kind(), kind, "{remaining} of {capacity}; {counts}");
             let busy = Error::new(ErrorKind::Busy, "another reason");
             assert_eq!(file.explain(busy, 100).await.kind(), ErrorKind::Busy);
         }
