@@ -9,6 +9,7 @@ use strait_store::{
     StorePath,
 };
 use strait_store_hdfs::HdfsStore;
+use strait_testkit::wait::eventually_task;
 use strait_testkit::{MiniHdfs, Options, current_user, http_request};
 
 const MIB: usize = 1 << 20;
@@ -90,6 +91,12 @@ async fn a_reader_goes_on_when_its_datanode_is_killed() {
     // More than the sockets hold, so that most of it isn't sent yet.
     let mut scene = Scene::new(64 * MIB).await;
     for (index, piece) in [(0, PIECES[0]), (1, PIECES[0]), (0, PIECES[1]), (1, PIECES[1])] {
+        // A datanode that restarts reports its replicas some seconds later.
+        eventually_task("both replicas are reported", async || {
+            let blocks = scene.store.block_locations(&me(), &file(), 0..1).await.unwrap();
+            blocks[0].hosts.len() == 2
+        })
+        .await;
         let reader = scene.open().await;
         let mut offset = 0;
         while offset < 3 * MIB {
