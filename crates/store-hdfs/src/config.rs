@@ -40,7 +40,11 @@ impl HadoopConfig {
     pub fn load() -> Result<Self> {
         match (env::var_os("HADOOP_CONF_DIR"), env::var_os("HADOOP_HOME")) {
             (Some(dir), _) => Self::load_from(Path::new(&dir)),
-            (None, Some(home)) => Self::load_from(&Path::new(&home).join("etc/hadoop")),
+            (None, Some(home)) => match Self::load_from(&Path::new(&home).join("etc/hadoop")) {
+                // Other programs of Hadoop use this variable, too.
+                Err(error) if error.kind() == ErrorKind::NotFound => Ok(Self::default()),
+                loaded => loaded,
+            },
             (None, None) => Ok(Self::default()),
         }
     }
@@ -52,8 +56,11 @@ impl HadoopConfig {
     pub fn load_from(dir: &Path) -> Result<Self> {
         if !dir.metadata().map_err(|error| Error::from(error).at("read", dir.display().to_string()))?.is_dir()
         {
-            return fail(ErrorKind::NotADirectory, "HADOOP_CONF_DIR and HADOOP_HOME name directories")
-                .map_err(|error: Error| error.at("read", dir.display().to_string()));
+            return fail(
+                ErrorKind::NotADirectory,
+                "it isn't a directory: check HADOOP_CONF_DIR, or HADOOP_HOME",
+            )
+            .map_err(|error: Error| error.at("read", dir.display().to_string()));
         }
         let mut config = Self::default();
         for name in ["core-site.xml", "hdfs-site.xml"] {
