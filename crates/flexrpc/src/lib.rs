@@ -109,7 +109,7 @@ pub use proto::call::{RetryPolicy, Transport};
 pub use proto::ids::{CallId, Procedure, SessionId};
 pub use proto::limits;
 pub use proto::onc::duplicates::DuplicateLimits;
-pub use proto::status::{CallError, Doubt, Fault, FaultKind, Outcome, Refusal};
+pub use proto::status::{CallError, Doubt, Fault, FaultKind, Obstacle, Outcome, Refusal};
 pub use request_id::{Entered, RequestId};
 pub use server::forwarding::Forwarding;
 pub use server::onc::{OncAccess, OncOptions, RPCBIND_SOCKET};

@@ -15,8 +15,8 @@ use strait_flexrpc::proto::chain::Hop;
 use strait_flexrpc::proto::extension::Extension;
 use strait_flexrpc::proto::frame::{Head, Kind, flags};
 use strait_flexrpc::{
-    CallError, CallId, CallOptions, Client, ClientOptions, ClusterKey, Doubt, MulticastOptions, Outcome,
-    Refusal, Server, ServerOptions, Transport, Turn, WorkerLimits,
+    CallError, CallId, CallOptions, Client, ClientOptions, ClusterKey, Doubt, MulticastOptions, Obstacle,
+    Outcome, Refusal, Server, ServerOptions, Transport, Turn, WorkerLimits,
 };
 
 struct Chain {
@@ -128,7 +128,10 @@ fn each_callees_outcome_is_its_own() {
     // The call begins only if all four callees are reachable.
     let options = MulticastOptions::default();
     let outcomes = client.call_chain(&chain.addresses, procedure(COUNT), &[bytes(10)], &options);
-    assert!(matches!(outcomes[3], Outcome::NotExecuted(Refusal::Unreachable)), "{outcomes:?}");
+    assert!(
+        matches!(outcomes[3], Outcome::NotExecuted(Refusal::Unreachable(Obstacle::ConnectionRefused))),
+        "{outcomes:?}"
+    );
     assert!(outcomes[..3].iter().all(|o| *o == Outcome::NotExecuted(Refusal::NotForwarded)));
     assert_eq!(executed(&chain), [0; 4]);
     let outcomes = client.call_chain(&chain.addresses[..3], procedure(FAIL), &[bytes(10)], &options);

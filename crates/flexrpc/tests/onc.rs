@@ -149,11 +149,11 @@ fn calls_of_another_version_or_with_bad_credentials_are_denied() {
         for (message, why) in [
             (with(8, 3), Denial::RpcMismatch),
             // AUTH_SHORT, RPCSEC_GSS; AUTH_SYS without a body; too long a body, too long a verifier.
-            (with(24, 2), auth(AuthStatus::RejectedCredentials)),
-            (with(24, 6), auth(AuthStatus::RejectedCredentials)),
-            (with(24, 1), auth(AuthStatus::BadCredentials)),
-            (with(28, 404), auth(AuthStatus::BadCredentials)),
-            (with(36, 404), auth(AuthStatus::BadVerifier)),
+            (with(24, 2), auth(AuthStatus::REJECTED_CREDENTIALS)),
+            (with(24, 6), auth(AuthStatus::REJECTED_CREDENTIALS)),
+            (with(24, 1), auth(AuthStatus::BAD_CREDENTIALS)),
+            (with(28, 404), auth(AuthStatus::BAD_CREDENTIALS)),
+            (with(36, 404), auth(AuthStatus::BAD_VERIFIER)),
         ] {
             assert_eq!(denied(&message), (5, Answer::Denied(why), Vec::new()), "{why:?}");
         }
@@ -250,7 +250,7 @@ fn a_retransmission_of_what_still_runs_is_not_answered_twice() {
 fn where_a_key_is_set_only_programs_that_are_named_answer_and_know_it() {
     let key = ClusterKey::new(&[7; 32]).unwrap();
     let service = Arc::new(Service::default());
-    let weak = Answer::Denied(Denial::Auth(AuthStatus::TooWeak));
+    let weak = Answer::Denied(Denial::Auth(AuthStatus::TOO_WEAK));
     let start = |access, key: Option<&ClusterKey>| {
         let onc = OncOptions { access, ..OncOptions::default() };
         common::start(ServerOptions { key: key.cloned(), onc, ..ServerOptions::default() }, &service)

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 use strait_flexrpc::{
-    CallError, Client, ClientOptions, ClientTls, Doubt, Identity, Procedure, Refusal, Reply, Request, Server,
-    ServerOptions, ServerTls, Transport, Trust, rpcbind_lookup_at,
+    CallError, Client, ClientOptions, ClientTls, Doubt, Identity, Obstacle, Procedure, Refusal, Reply,
+    Request, Server, ServerOptions, ServerTls, Transport, Trust, rpcbind_lookup_at,
 };
 use strait_testkit::Authority;
 use tempfile::TempDir;
@@ -63,8 +63,9 @@ fn a_caller_and_a_callee_negotiate_tls() {
     assert_eq!(handle.call(IS_ENCRYPTED, &[&large]).unwrap(), 1_u32.to_be_bytes()[..]);
     // In the clear nobody may call.
     let mut plain = Client::default().onc_handle(server.address(), Transport::Tcp);
-    let refused = CallError::NotExecuted(Refusal::Unauthenticated);
-    assert_eq!(plain.call(IS_ENCRYPTED, &[]), Err(refused));
+    let too_weak = CallError::NotExecuted(Refusal::RejectedCredentials(5));
+    assert!(too_weak.to_string().contains("AUTH_TOOWEAK"), "{too_weak}");
+    assert_eq!(plain.call(IS_ENCRYPTED, &[]), Err(too_weak));
 }
 
 #[test]
@@ -132,5 +133,5 @@ fn a_look_up_at_a_silent_rpcbind_ends_in_time() {
     assert!(begun.elapsed() < Duration::from_secs(10));
     drop(silent);
     let found = rpcbind_lookup_at(address, (PROGRAM, 1), Transport::Tcp, patience);
-    assert_eq!(found, Err(CallError::NotExecuted(Refusal::Unreachable)));
+    assert_eq!(found, Err(CallError::NotExecuted(Refusal::Unreachable(Obstacle::ConnectionRefused))));
 }

@@ -6,8 +6,8 @@ use common::{COUNT, ECHO, FAIL, FULL, PANIC, PROGRAM, RUNNING, SLEEP, Service, c
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use strait_flexrpc::{
-    AuthSys, CallError, CallOptions, Client, ClientOptions, ClusterKey, Credentials, Doubt, Fault, Procedure,
-    Refusal, Server, ServerOptions, Transport, WorkerLimits, limits,
+    AuthSys, CallError, CallOptions, Client, ClientOptions, ClusterKey, Credentials, Doubt, Fault, Obstacle,
+    Procedure, Refusal, Server, ServerOptions, Transport, WorkerLimits, limits,
 };
 use strait_testkit::wait::{pause, stays};
 
@@ -246,7 +246,7 @@ fn a_shutdown_lets_running_calls_end() {
     assert!(server.shutdown());
     assert!(caller.join().unwrap().is_ok(), "answered before the end");
     let outcome = client().call(address, Transport::Tcp, procedure(ECHO), &[]);
-    assert_eq!(outcome, Err(CallError::NotExecuted(Refusal::Unreachable)));
+    assert_eq!(outcome, Err(CallError::NotExecuted(Refusal::Unreachable(Obstacle::ConnectionRefused))));
 }
 
 #[test]
@@ -268,7 +268,10 @@ fn who_calls_while_a_server_waits_for_others_is_told_so_at_once() {
         }
     }
     let late = |transport| client().call(address, transport, procedure(ECHO), &[]);
-    assert_eq!(late(Transport::Tcp), Err(CallError::NotExecuted(Refusal::Unreachable)));
+    assert_eq!(
+        late(Transport::Tcp),
+        Err(CallError::NotExecuted(Refusal::Unreachable(Obstacle::ConnectionRefused)))
+    );
     assert_eq!(late(Transport::Udp), Err(CallError::NotExecuted(Refusal::ShuttingDown)));
     assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
     assert!(shutdown.join().unwrap() && caller.join().unwrap().is_ok());

@@ -17,8 +17,8 @@ use std::time::Duration;
 use strait_flexrpc::proto::onc::message::{Answer, AuthStatus, Call, Denial};
 use strait_flexrpc::proto::onc::record::mark;
 use strait_flexrpc::{
-    CallError, Client, ClientOptions, ClientTls, Credentials, Identity, MulticastOptions, Outcome, Refusal,
-    Reply, Request, Server, ServerOptions, ServerTls, Transport, Trust, WorkerLimits,
+    CallError, Client, ClientOptions, ClientTls, Credentials, Identity, MulticastOptions, Obstacle, Outcome,
+    Refusal, Reply, Request, Server, ServerOptions, ServerTls, Transport, Trust, WorkerLimits,
 };
 use strait_testkit::Authority;
 use tempfile::TempDir;
@@ -208,7 +208,7 @@ fn who_comes_without_tls_where_it_is_required_is_told_so_and_not_served() {
         assert_eq!(refused(result), Refusal::TlsRequired, "{transport:?}");
     }
     let message = Call { xid: 1, procedure: procedure(COUNT), credentials: Credentials::None }.encode();
-    let weak = Some((1, Answer::Denied(Denial::Auth(AuthStatus::TooWeak)), &[][..]));
+    let weak = Some((1, Answer::Denied(Denial::Auth(AuthStatus::TOO_WEAK)), &[][..]));
     let mut stream = TcpStream::connect(server.address()).unwrap();
     stream.write_all(&[&mark(message.len()), &message[..]].concat()).unwrap();
     let mut answer = [0; 24];
@@ -240,7 +240,7 @@ fn a_client_that_wants_tls_sends_nothing_in_the_clear() {
     let options =
         ClientOptions { tls: Some(certified.trusting()), connect_timeout, ..ClientOptions::default() };
     let result = echo(&Client::new(options), silent.local_addr().unwrap(), b"");
-    assert_eq!(refused(result), Refusal::Unreachable);
+    assert_eq!(refused(result), Refusal::Unreachable(Obstacle::TimedOut));
 }
 
 #[test]

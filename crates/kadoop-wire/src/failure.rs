@@ -157,6 +157,7 @@ impl From<CallError> for Lost {
             // A retry would get the same refusal.
             CallError::NotExecuted(
                 refusal @ (Refusal::Unauthenticated
+                | Refusal::RejectedCredentials(_)
                 | Refusal::TlsRequired
                 | Refusal::TlsUnavailable
                 | Refusal::Untrusted

@@ -301,7 +301,7 @@ enum frpc_stat {
 	FRPC_PROCUNAVAIL = 10,	  /* not executed */
 	FRPC_CANTDECODEARGS = 11, /* the procedure's code didn't run */
 	FRPC_SYSTEMERROR = 12,	  /* executed, and failed */
-	FRPC_FAILED = 16,	  /* a wrong argument; not executed */
+	FRPC_FAILED = 16,	  /* a wrong argument, see frpc_error(); not executed */
 	FRPC_APPLICATION = 101,	  /* executed: the service's own error, in code */
 	FRPC_NOTEXECUTED = 102,	  /* not executed, for the reason in text */
 	FRPC_UNKNOWN = 103	  /* may have been executed, for the reason in text */
@@ -375,7 +375,7 @@ bool_t frpc_control(frpc_handle *, unsigned option, void *value);
 enum frpc_stat frpc_call(frpc_handle *, rpcproc_t, xdrproc_t args_proc, const void *args,
 			 xdrproc_t result_proc, void *result, struct timeval timeout);
 
-/* The outcome of the handle's latest call by frpc_call, until the next one. */
+/* The outcome of the handle's latest call by frpc_call, until the next one, by whatever thread. */
 const frpc_outcome *frpc_outcome_of(const frpc_handle *);
 
 /* Prints "prefix: " and the latest outcome's text to standard error. */
@@ -455,9 +455,10 @@ bool_t frpc_svc_control(unsigned option, const void *value);
  * may be null on loopback. Returns the port, or -1, see frpc_error(). */
 int frpc_svc_start(const char *listen, const frpc_bytes *key);
 /* Serves until frpc_svc_exit, on 127.0.0.1 and a free port if frpc_svc_start hasn't run. If
- * that port can't be had, it returns at once, see frpc_error(). */
+ * that port can't be had, or a parent of this process started the server, it returns at once,
+ * see frpc_error(). */
 void frpc_svc_run(void);
-/* Ends frpc_svc_run, from any thread; not from a signal handler. */
+/* Ends frpc_svc_run, from any thread; not from a signal handler. Before frpc_svc_start it does nothing. */
 void frpc_svc_exit(void);
 
 #ifdef __cplusplus

@@ -14,6 +14,7 @@ use strait_flexrpc::{
     ClusterKey, Credentials, Fault, OncAccess, RPCBIND_SOCKET, Reply, Request, Server, ServerOptions,
     ServiceError,
 };
+use strait_fork::Process;
 
 // Options of the server, by the names of `enum frpc_svc_option` without `FRPC_SVC_`.
 const SET_TLS: c_uint = 2001;
@@ -99,18 +100,26 @@ struct Serving {
     /// As frpc_svc_control has set them.
     options: Option<ServerOptions>,
     programs: Vec<Program>,
-    server: Option<Server>,
+    server: Option<(Server, Process)>,
     ended: bool,
+    /// A parent of this process has the server's threads.
+    left: bool,
 }
 
 static SERVING: Mutex<Serving> =
-    Mutex::new(Serving { options: None, programs: Vec::new(), server: None, ended: false });
+    Mutex::new(Serving { options: None, programs: Vec::new(), server: None, ended: false, left: false });
 static ENDED: Condvar = Condvar::new();
 /// Held while a dispatch function that isn't thread-safe runs.
 static ONE: Mutex<()> = Mutex::new(());
 
 fn serving() -> MutexGuard<'static, Serving> {
-    SERVING.lock().unwrap_or_else(PoisonError::into_inner)
+    let mut serving = SERVING.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((server, _)) = serving.server.take_if(|(_, process)| !process.is_this()) {
+        // Its end would wait for threads that this process doesn't have.
+        std::mem::forget(server);
+        serving.left = true;
+    }
+    serving
 }
 
 /// See flexrpc.h.
@@ -178,7 +187,7 @@ fn dispatched(
     // SAFETY: the program registered this function; the request outlives it.
     unsafe { dispatch(&mut shown) };
     drop(one);
-    call.outcome.unwrap_or_else(|| Err(Fault::system("the service gave no answer").into()))
+    call.outcome.unwrap_or(Err(ServiceError::Unanswered))
 }
 
 /// # Safety
@@ -349,10 +358,13 @@ pub unsafe extern "C" fn frpc_svc_control(option: c_uint, value: *const c_void) 
             SET_ONC => options.onc.access = OncAccess::Nobody,
             // SAFETY: see above.
             SET_DRAIN => {
-                options.drain = duration(unsafe { value.cast::<timeval>().read() }).unwrap_or_default()
+                options.drain = duration(unsafe { value.cast::<timeval>().read() })?.unwrap_or_default()
+            }
+            SET_WORKERS | SET_CALL_BYTES if number() == 0 => {
+                return Err(format!("frpc_svc_control: option {option} is 0"));
             }
             SET_WORKERS => {
-                options.workers.most = number().max(1);
+                options.workers.most = number();
                 options.workers.least = options.workers.least.min(options.workers.most);
             }
             SET_CALL_BYTES => options.payload_bytes = number(),
@@ -380,10 +392,11 @@ fn start(listen: &str, key: Option<ClusterKey>) -> Result<c_int, String> {
             dispatched(dispatch, one_at_a_time, request, reply)
         });
     }
-    let server = builder.start().map_err(|error| format!("{listen}: {error}"))?;
+    let process = Process::this();
+    let server = builder.start().map_err(|error| error.to_string())?;
     let port = server.address().port();
-    serving.server = Some(server);
-    serving.ended = false;
+    serving.server = Some((server, process));
+    (serving.ended, serving.left) = (false, false);
     Ok(port.into())
 }
 
@@ -391,16 +404,22 @@ fn start(listen: &str, key: Option<ClusterKey>) -> Result<c_int, String> {
 #[unsafe(no_mangle)]
 pub extern "C" fn frpc_svc_run() {
     guarded((), || {
-        if serving().server.is_none() {
-            start("127.0.0.1:0", None)?;
-        }
         let mut here = serving();
+        if here.left {
+            let why = "the server was started before a fork, so the parent has its threads: start it after";
+            return Err(why.to_owned());
+        }
+        if here.server.is_none() {
+            drop(here);
+            start("127.0.0.1:0", None)?;
+            here = serving();
+        }
         while !here.ended {
             here = ENDED.wait(here).unwrap_or_else(PoisonError::into_inner);
         }
         let server = here.server.take();
         drop(here); // running calls may ask the server to end, too
-        server.map(Server::shutdown);
+        server.map(|(server, _)| server.shutdown());
         Ok(())
     });
 }

@@ -5,15 +5,17 @@ mod options;
 mod outcome;
 
 use crate::xdr::{Routine, Xdr, given};
-use crate::{guarded, text};
+use crate::{DEFECT, guarded, text};
 use bytes::Bytes;
 use nix::libc::{c_char, c_int, c_void, size_t, timeval};
-use outcome::{FAILED, Failure, frpc_outcome};
+use outcome::{FAILED, Failure, UNKNOWN, frpc_outcome};
+use std::cell::UnsafeCell;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::sync::OnceLock;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use strait_flexrpc::{
-    AuthSys, CallError, CallOptions, Client, ClientOptions, ClusterKey, Handle, Procedure, Refusal,
+    AuthSys, CallError, CallOptions, Client, ClientOptions, ClusterKey, Handle, Obstacle, Procedure, Refusal,
     Transport, rpcbind_lookup,
 };
 use strait_fork::Process;
@@ -27,6 +29,14 @@ const KEPT_BYTES: usize = 8 << 10;
 
 /// See flexrpc.h.
 pub struct frpc_handle {
+    /// Threads that share the handle call one after the other, as with a `CLIENT` of libtirpc.
+    caller: Mutex<Caller>,
+    /// Of the latest call. Written only by the thread that has locked `caller`.
+    latest: UnsafeCell<frpc_outcome>,
+}
+
+/// A handle's callee, options and connection.
+struct Caller {
     client: Client,
     /// The client's options, if it isn't the shared one.
     settings: Option<ClientOptions>,
@@ -48,7 +58,6 @@ pub struct frpc_handle {
     args: Vec<u8>,
     required: Option<usize>,
     store_and_forward: bool,
-    latest: frpc_outcome,
 }
 
 /// See flexrpc.h.
@@ -134,7 +143,7 @@ pub unsafe extern "C" fn frpc_createhandle(
         let process =
             Process::watched().map_err(|error| format!("pthread_atfork, which notices forks: {error}"))?;
         let (callee, others) = addresses(host, (program, version), transport)?;
-        Ok(Box::into_raw(Box::new(frpc_handle {
+        let caller = Caller {
             client: SHARED.get_or_init(Client::default).clone(),
             settings: None,
             onc: false,
@@ -150,8 +159,9 @@ pub unsafe extern "C" fn frpc_createhandle(
             args: Vec::new(),
             required: None,
             store_and_forward: false,
-            latest: frpc_outcome::SUCCESS,
-        })))
+        };
+        let latest = UnsafeCell::new(frpc_outcome::SUCCESS);
+        Ok(Box::into_raw(Box::new(frpc_handle { caller: Mutex::new(caller), latest })))
     })
 }
 
@@ -208,6 +218,13 @@ pub unsafe extern "C" fn frpc_destroyhandle(handle: *mut frpc_handle) {
 }
 
 impl frpc_handle {
+    /// Waits while another thread calls by the handle.
+    fn caller(&self) -> MutexGuard<'_, Caller> {
+        self.caller.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Caller {
     fn settings(&self) -> ClientOptions {
         self.settings.clone().unwrap_or_default()
     }
@@ -223,11 +240,12 @@ impl frpc_handle {
 }
 
 /// A duration of C; `None` for zero.
-pub fn duration(time: timeval) -> Option<Duration> {
-    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
-    let micros = u64::try_from(time.tv_usec).unwrap_or(0);
-    Some(Duration::from_secs(seconds).saturating_add(Duration::from_micros(micros)))
-        .filter(|time| !time.is_zero())
+pub fn duration(time: timeval) -> Result<Option<Duration>, String> {
+    let (Ok(seconds), Ok(micros)) = (u64::try_from(time.tv_sec), u64::try_from(time.tv_usec)) else {
+        return Err("a negative time".to_owned());
+    };
+    let time = Duration::from_secs(seconds).saturating_add(Duration::from_micros(micros));
+    Ok(Some(time).filter(|time| !time.is_zero()))
 }
 
 /// Appends a value to `bytes`.
@@ -255,7 +273,7 @@ unsafe fn decode(bytes: &[u8], routine: Routine, value: *mut c_void) -> Result<(
     Err(Failure::Result)
 }
 
-impl frpc_handle {
+impl Caller {
     fn connected(&mut self) -> Result<Handle, CallError> {
         if self.onc {
             return Ok(self.client.onc_handle(self.callee, self.transport));
@@ -263,7 +281,7 @@ impl frpc_handle {
         let mut made = self.client.handle(self.callee, self.transport);
         // A name may have addresses of both families, such as localhost, and the callee listen on one.
         for _ in 0..self.others.len() {
-            if !matches!(made, Err(CallError::NotExecuted(Refusal::Unreachable))) {
+            if !matches!(made, Err(CallError::NotExecuted(Refusal::Unreachable(_)))) {
                 break;
             }
             let failed = std::mem::replace(&mut self.callee, self.others.remove(0));
@@ -273,11 +291,6 @@ impl frpc_handle {
         made
     }
 
-    /// The timeout of a call.
-    fn patience(&self, timeout: timeval) -> Option<Duration> {
-        self.timeout.or(duration(timeout))
-    }
-
     /// # Safety
     /// The values fit the routines.
     unsafe fn call(
@@ -285,12 +298,12 @@ impl frpc_handle {
         procedure: u32,
         args: (Routine, *const c_void),
         result: (Routine, *mut c_void),
-        timeout: timeval,
+        timeout: Option<Duration>,
     ) -> Result<(), Failure> {
         self.args.clear();
         // SAFETY: the caller's promise.
         unsafe { encode(args.0, args.1, &mut self.args) }?;
-        self.options.timeout = self.patience(timeout);
+        self.options.timeout = self.timeout.or(timeout);
         let answer = self.exchange(Procedure::new(self.program, self.version, procedure));
         if self.args.capacity() > KEPT_BYTES {
             self.args = Vec::new();
@@ -304,8 +317,10 @@ impl frpc_handle {
         let told = frpc_outcome::of(failure);
         match failure {
             // A server of SunRPC closes the connection of a caller that it doesn't understand.
-            Failure::Call(error @ CallError::NotExecuted(Refusal::Unreachable)) if !self.onc => {
-                frpc_outcome::new(told.stat, true, &format!("{error}; a server of SunRPC needs FRPC_SET_ONC"))
+            Failure::Call(error @ CallError::NotExecuted(Refusal::Unreachable(Obstacle::HungUp)))
+                if !self.onc =>
+            {
+                frpc_outcome::new(told.stat, true, &format!("{error} One of SunRPC needs FRPC_SET_ONC"))
             }
             _ => told,
         }
@@ -333,7 +348,7 @@ impl frpc_handle {
 /// See flexrpc.h.
 ///
 /// # Safety
-/// The handle is valid and used by this thread only; the values fit the routines.
+/// The handle is valid; the values fit the routines, which don't use the handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frpc_call(
     handle: *mut frpc_handle,
@@ -345,15 +360,22 @@ pub unsafe extern "C" fn frpc_call(
     timeout: timeval,
 ) -> c_int {
     guarded(FAILED, || {
-        let (args_routine, result_routine) = (given(args_routine)?, given(result_routine)?);
+        let (args, result) = ((given(args_routine)?, args), (given(result_routine)?, result));
+        let timeout = duration(timeout)?;
         // SAFETY: the caller's promise.
-        let handle = unsafe { handle.as_mut() }.ok_or("a null handle")?;
+        let handle = unsafe { handle.as_ref() }.ok_or("a null handle")?;
+        let mut caller = handle.caller();
         // SAFETY: the caller's promise.
-        match unsafe { handle.call(procedure, (args_routine, args), (result_routine, result), timeout) } {
-            Ok(()) => handle.latest.succeed(),
-            Err(failure) => handle.latest = handle.told(&failure),
+        let called =
+            catch_unwind(AssertUnwindSafe(|| unsafe { caller.call(procedure, args, result, timeout) }));
+        // SAFETY: the caller is locked.
+        let latest = unsafe { &mut *handle.latest.get() };
+        match called {
+            Ok(Ok(())) => latest.succeed(),
+            Ok(Err(failure)) => *latest = caller.told(&failure),
+            Err(_) => *latest = frpc_outcome::new(UNKNOWN, false, DEFECT),
         }
-        Ok(handle.latest.stat)
+        Ok(latest.stat)
     })
 }
 
@@ -364,7 +386,7 @@ pub unsafe extern "C" fn frpc_call(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frpc_outcome_of(handle: *const frpc_handle) -> *const frpc_outcome {
     // SAFETY: the caller's promise.
-    unsafe { handle.as_ref() }.map_or(std::ptr::null(), |handle| &raw const handle.latest)
+    unsafe { handle.as_ref() }.map_or(std::ptr::null(), |handle| handle.latest.get().cast_const())
 }
 
 /// See flexrpc.h.
@@ -378,7 +400,9 @@ pub unsafe extern "C" fn frpc_perror(handle: *const frpc_handle, prefix: *const 
         let handle = unsafe { handle.as_ref() }.ok_or("a null handle")?;
         // SAFETY: the caller's promise.
         let prefix = unsafe { text(prefix, "prefix") }?;
-        let text = &handle.latest.text;
+        let _locked = handle.caller();
+        // SAFETY: no other thread writes it now.
+        let text = unsafe { &(*handle.latest.get()).text };
         let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
         eprintln!("{prefix}: {}", String::from_utf8_lossy(&text[..end]));
         Ok(())

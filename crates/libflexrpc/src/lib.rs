@@ -24,11 +24,13 @@ thread_local! {
     static LAST_ERROR: RefCell<CString> = RefCell::default();
 }
 
+/// The text of an error after a panic.
+const DEFECT: &str = "a defect of libflexrpc; please report it";
+
 /// Runs `work`. Its error becomes `frpc_error()`'s text, and the result `failed`. A panic must not
 /// unwind into C.
 fn guarded<T>(failed: T, work: impl FnOnce() -> Result<T, String>) -> T {
-    let done = catch_unwind(AssertUnwindSafe(work))
-        .unwrap_or_else(|_| Err("a defect of libflexrpc; please report it".to_owned()));
+    let done = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err(DEFECT.to_owned()));
     done.unwrap_or_else(|error| {
         let text = CString::new(error.replace('\0', "\\0")).unwrap_or_default();
         // A thread that is ending may have no such variable any more.

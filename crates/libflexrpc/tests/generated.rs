@@ -254,8 +254,8 @@ fn blocks(language: &str) -> Vec<String> {
 #[test]
 fn the_documented_program_moves_and_works() {
     let directory = tempfile::tempdir().unwrap();
-    let [interface, before_server, before_client, server, client] =
-        blocks("c").try_into().expect("five programs");
+    let [interface, before_server, before_client, server, client, multicast] =
+        blocks("c").try_into().expect("six programs");
     let (before, after) = (directory.path().join("before"), directory.path().join("after"));
     for (place, server, client) in [(&before, &before_server, &before_client), (&after, &server, &client)] {
         fs::create_dir(place).unwrap();
@@ -277,10 +277,11 @@ fn the_documented_program_moves_and_works() {
         let mut ours = cc(&after);
         run(with_library(ours.args([&format!("{program}.c"), part, "calc_xdr.c"]), program));
     }
-    for program in ["onc", "many"] {
+    fs::write(after.join("multicast.c"), multicast).unwrap();
+    for (program, sample) in [("onc", None), ("many", None), ("everywhere", Some("multicast.c"))] {
         let mut ours = cc(&after);
         let source = here().join(format!("tests/{program}.c"));
-        run(with_library(ours.arg(source).args(["calc_clnt.c", "calc_xdr.c"]), program));
+        run(with_library(ours.arg(source).args(sample).args(["calc_clnt.c", "calc_xdr.c"]), program));
     }
     let told = output(
         Command::new("unshare").args(["--mount", "--net", "sh", "-c", BY_RPCBIND]).current_dir(&after),
@@ -304,6 +305,9 @@ fn the_documented_program_moves_and_works() {
     assert_eq!(String::from_utf8_lossy(&told), "2 + 3 = 5\n");
     let told = run(Command::new(after.join("many")).args([&address, &another, &down]));
     assert_eq!(String::from_utf8_lossy(&told), "2 callees\n");
+    let told = run(Command::new(after.join("everywhere")).args([&address, &another, &down]));
+    let told = String::from_utf8_lossy(&told);
+    assert!(told.starts_with("5\n5\ncallee 2: not executed: the callee can't be reached"), "{told}");
     end(&mut first);
     end(&mut second);
     let mut refused = Command::new(after.join("client"));

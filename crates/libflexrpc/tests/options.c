@@ -2,10 +2,11 @@
 #include <flexrpc.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
-enum { PROGRAM = 0x2000007a, OTHER = 0x2000007b, VERSION = 1, SLOW = 1, BYTES = 2, FAIL = 3, AT_ONCE = 4 };
-enum { SLOW_MS = 500, OVERLAP_MS = 50, CALLERS = 4 };
+enum { PROGRAM = 0x2000007a, OTHER = 0x2000007b, VERSION = 1, SLOW = 1, BYTES = 2, FAIL = 3, AT_ONCE = 4, ECHO = 5, QUIET = 6 };
+enum { SLOW_MS = 500, OVERLAP_MS = 50, CALLERS = 4, SHARED_CALLS = 500 };
 
 #define CHECK(claim)                                                                        \
 	do {                                                                                \
@@ -41,6 +42,12 @@ static void dispatch(frpc_request *request)
 		break;
 	case FAIL:
 		frpc_svcerr_systemerr(request);
+		break;
+	case ECHO:
+		frpc_getargs(request, (xdrproc_t)xdr_u_int, &bytes);
+		frpc_sendreply(request, (xdrproc_t)xdr_u_int, &bytes);
+		break;
+	case QUIET:
 		break;
 	case AT_ONCE:
 		if (++running > most_running)
@@ -88,6 +95,29 @@ static void *call_at_once(void *unused)
 	return NULL;
 }
 
+/* Threads may share a handle, as a CLIENT of libtirpc: they call one after the other. */
+static void *call_by_shared(void *handle)
+{
+	for (u_int number = 0; number < SHARED_CALLS; number++) {
+		u_int sent = number * CALLERS + (u_int)(uintptr_t)pthread_self() % CALLERS, got = ~sent;
+		CHECK(frpc_call(handle, ECHO, (xdrproc_t)xdr_u_int, &sent, (xdrproc_t)xdr_u_int, &got, PATIENCE) ==
+		      FRPC_SUCCESS);
+		CHECK(got == sent);
+	}
+	return NULL;
+}
+
+static void check_shared(void)
+{
+	frpc_handle *handle = handle_of(PROGRAM, "tcp");
+	pthread_t threads[CALLERS];
+	for (int i = 0; i < CALLERS; i++)
+		CHECK(!pthread_create(&threads[i], NULL, call_by_shared, handle));
+	for (int i = 0; i < CALLERS; i++)
+		CHECK(!pthread_join(threads[i], NULL));
+	frpc_destroyhandle(handle);
+}
+
 static void check_outcomes(void)
 {
 	frpc_handle *handle = handle_of(PROGRAM, "tcp");
@@ -95,6 +125,8 @@ static void check_outcomes(void)
 	CHECK(call(handle, SLOW, SHORT) == FRPC_TIMEDOUT && !frpc_outcome_of(handle)->retry_safe);
 	CHECK(call(handle, SLOW, PATIENCE) == FRPC_SUCCESS);
 	CHECK(call(handle, FAIL, PATIENCE) == FRPC_SYSTEMERROR && !frpc_outcome_of(handle)->retry_safe);
+	CHECK(call(handle, QUIET, PATIENCE) == FRPC_SYSTEMERROR);
+	CHECK(strstr(frpc_outcome_of(handle)->text, "no answer"));
 	CHECK(ask(handle, MAX_AUTH_BYTES + 1, &got) == FRPC_CANTDECODEARGS && got == 0);
 	uint32_t number = 0, version = 9, program = PROGRAM + 9;
 	CHECK(frpc_control(handle, FRPC_SET_VERS, &version));
@@ -107,17 +139,24 @@ static void check_outcomes(void)
 static void check_options(void)
 {
 	frpc_handle *handle = handle_of(PROGRAM, "tcp");
-	struct timeval time = { 3, 0 }, zero = { 0, 0 }, got_time;
-	uint32_t small = 64;
+	struct timeval time = { 3, 0 }, zero = { 0, 0 }, negative = { -1, 0 }, got_time;
+	uint32_t small = 64, none = 0;
 	u_int got;
 	CHECK(frpc_control(handle, FRPC_SET_CONNECT_TIMEOUT, &time));
 	CHECK(frpc_control(handle, FRPC_GET_CONNECT_TIMEOUT, &got_time) && got_time.tv_sec == 3);
-	CHECK(!frpc_control(handle, FRPC_SET_CONNECT_TIMEOUT, &zero) && strstr(frpc_error(), "a zero time"));
+	CHECK(!frpc_control(handle, FRPC_SET_CONNECT_TIMEOUT, &zero));
+	CHECK(!strcmp(frpc_error(), "FRPC_SET_CONNECT_TIMEOUT: a zero time"));
+	CHECK(!frpc_control(handle, FRPC_SET_TIMEOUT, &negative) && strstr(frpc_error(), "a negative time"));
+	CHECK(call(handle, SLOW, negative) == FRPC_FAILED && strstr(frpc_error(), "a negative time"));
+	CHECK(!frpc_control(handle, FRPC_SET_RESULT_BYTES, &none) && strstr(frpc_error(), "FRPC_SET_RESULT_BYTES"));
+	CHECK(!frpc_control(handle, 6, &none) && strstr(frpc_error(), "no option 6"));
+	CHECK(frpc_control(handle, FRPC_SET_LIKE, handle));
 	CHECK(frpc_control(handle, FRPC_SET_PEER_SILENCE, &time) && frpc_control(handle, FRPC_SET_PEER_SILENCE, &zero));
 	CHECK(ask(handle, 300, &got) == FRPC_SUCCESS && got == 300);
 	CHECK(frpc_control(handle, FRPC_SET_RESULT_BYTES, &small));
 	CHECK(ask(handle, 8, &got) == FRPC_SUCCESS && got == 8);
 	CHECK(ask(handle, 300, &got) != FRPC_SUCCESS && got == 0);
+	CHECK(strstr(frpc_outcome_of(handle)->text, "see FRPC_SET_RESULT_BYTES"));
 	/* A handle's own timeout precedes a call's. */
 	time = SHORT;
 	CHECK(frpc_control(handle, FRPC_SET_TIMEOUT, &time) && call(handle, SLOW, PATIENCE) == FRPC_TIMEDOUT);
@@ -145,6 +184,9 @@ static void check_multicasts(void)
 	CHECK(frpc_call_parallel(handles, 0, SLOW, (xdrproc_t)xdr_void, NULL, (xdrproc_t)xdr_void, NULL, outcomes,
 				 PATIENCE) == -1);
 	CHECK(strstr(frpc_error(), "at least one handle"));
+	CHECK(frpc_call_serial(handles, 2, SLOW, (xdrproc_t)xdr_void, NULL, (xdrproc_t)xdr_void, NULL, outcomes,
+			       PATIENCE) == -1);
+	CHECK(strstr(frpc_error(), "callee 1 (127.0.0.1:") && strstr(frpc_error(), "in the chain twice"));
 	frpc_destroyhandle(handles[0]);
 	frpc_destroyhandle(handles[1]);
 }
@@ -168,10 +210,28 @@ static void check_wrong_arguments(void)
 		CHECK(!frpc_createhandle(wrong[i], PROGRAM, VERSION, "tcp") && strstr(frpc_error(), "not HOST:PORT"));
 }
 
+/* A child has none of the server's threads: it doesn't wait for them, and may start its own. */
+static void check_forked(void)
+{
+	int status;
+	pid_t child = fork();
+	if (child == 0) {
+		alarm(20);
+		frpc_svc_run();
+		CHECK(strstr(frpc_error(), "before a fork"));
+		CHECK(frpc_register_program(PROGRAM, VERSION + 1, dispatch, 0) == 0);
+		CHECK(frpc_svc_start("127.0.0.1:0", NULL) > 0);
+		frpc_svc_exit();
+		frpc_svc_run();
+		_exit(0);
+	}
+	CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
 int main(void)
 {
 	struct timeval drain = { 5, 0 };
-	uint32_t call_bytes = 1 << 16;
+	uint32_t call_bytes = 1 << 16, none = 0;
 	bool_t no = FALSE, yes = TRUE;
 	pthread_t callers[CALLERS], server;
 	CHECK(frpc_register_program(PROGRAM, VERSION, dispatch, 0) == 0);
@@ -181,6 +241,7 @@ int main(void)
 	CHECK(frpc_svc_start("0.0.0.0:0", NULL) == -1 && strstr(frpc_error(), "loopback"));
 	CHECK(frpc_svc_control(FRPC_SVC_SET_ANONYMOUS, &yes) && frpc_svc_control(FRPC_SVC_SET_DRAIN, &drain));
 	CHECK(frpc_svc_control(FRPC_SVC_SET_ONC, &no) && frpc_svc_control(FRPC_SVC_SET_CALL_BYTES, &call_bytes));
+	CHECK(!frpc_svc_control(FRPC_SVC_SET_CALL_BYTES, &none) && !frpc_svc_control(FRPC_SVC_SET_WORKERS, &none));
 	int port = frpc_svc_start("0.0.0.0:0", NULL);
 	CHECK(port > 0 && frpc_svc_start("127.0.0.1:0", NULL) == -1);
 	snprintf(address, sizeof address, "127.0.0.1:%d", port);
@@ -190,6 +251,8 @@ int main(void)
 	check_options();
 	check_multicasts();
 	check_wrong_arguments();
+	check_shared();
+	check_forked();
 	/* SunRPC's callers are refused, as FRPC_SVC_SET_ONC says. */
 	frpc_handle *onc = handle_of(PROGRAM, "tcp");
 	CHECK(frpc_control(onc, FRPC_SET_ONC, &yes) && call(onc, FAIL, PATIENCE) != FRPC_SYSTEMERROR);
@@ -206,6 +269,8 @@ int main(void)
 	int stat = call(late, FAIL, PATIENCE);
 	/* An earlier call's connection may end while this call is sent. */
 	CHECK(stat == FRPC_NOTEXECUTED ? frpc_outcome_of(late)->retry_safe : stat == FRPC_UNKNOWN);
+	CHECK(call(late, FAIL, PATIENCE) == FRPC_NOTEXECUTED);
+	CHECK(strstr(frpc_outcome_of(late)->text, "connection refused"));
 	frpc_destroyhandle(late);
 	return 0;
 }

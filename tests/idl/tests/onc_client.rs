@@ -15,8 +15,8 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 use strait_flexrpc::stub::StubError;
 use strait_flexrpc::{
-    AuthSys, CallError, CallOptions, Client, ClientOptions, Credentials, Doubt, FaultKind, Handle, Procedure,
-    Refusal, RetryPolicy, Transport,
+    AuthSys, CallError, CallOptions, Client, ClientOptions, Credentials, Doubt, FaultKind, Handle, Obstacle,
+    Procedure, Refusal, RetryPolicy, Transport,
 };
 use strait_idl_tests::types::*;
 
@@ -91,7 +91,7 @@ fn a_caller_is_known_by_auth_sys_and_nobody_without() {
     for transport in BOTH {
         let mut client = ExchangeV1Client::new(server.handle(transport));
         let refused = client.exchange_who().expect_err("no credentials");
-        assert_eq!(refused, StubError::Call(CallError::NotExecuted(Refusal::Unauthenticated)));
+        assert_eq!(refused, StubError::Call(CallError::NotExecuted(Refusal::RejectedCredentials(5))));
         let user =
             AuthSys { machine: "desk".into(), uid: 4711, gid: 100, gids: vec![4, 24], ..AuthSys::default() };
         client.options = CallOptions { credentials: Some(Credentials::Sys(user)), ..CallOptions::default() };
@@ -150,7 +150,11 @@ fn a_server_that_is_gone_is_unreachable_and_one_that_returns_is_called() {
         };
         let mut handle = client.onc_handle(free, transport);
         let error = handle.call(Procedure::new(ExchangeV1Client::PROGRAM, 1, 0), &[]).expect_err("nobody");
-        assert_eq!(error, CallError::NotExecuted(Refusal::Unreachable), "{transport:?}");
+        assert_eq!(
+            error,
+            CallError::NotExecuted(Refusal::Unreachable(Obstacle::ConnectionRefused)),
+            "{transport:?}"
+        );
         let mut handle = client.onc_handle(server.address(transport), transport);
         assert!(handle.call(Procedure::new(ExchangeV1Client::PROGRAM, 1, 0), &[]).is_ok());
     }

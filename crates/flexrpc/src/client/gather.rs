@@ -91,13 +91,13 @@ impl Gather {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proto::status::Refusal;
+    use crate::proto::status::{Obstacle, Refusal};
     use bytes::Bytes;
 
     #[test]
     fn it_is_over_when_all_or_the_required_number_of_values_are_there() {
         let value = || Outcome::Value(Bytes::from_static(b"v"));
-        let refused = || Outcome::NotExecuted(Refusal::Unreachable);
+        let refused = || Outcome::NotExecuted(Refusal::Unreachable(Obstacle::Unknown));
         let all = Gather::new(2, None);
         all.put(0, value());
         assert!(!all.is_done());

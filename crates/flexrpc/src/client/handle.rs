@@ -22,7 +22,7 @@ use crate::proto::call::{Call, Step, Transport};
 use crate::proto::extension::{Caller, Extension};
 use crate::proto::frame::Kind;
 use crate::proto::ids::{CallId, Procedure};
-use crate::proto::status::{CallError, Doubt, Fault, Outcome, Refusal};
+use crate::proto::status::{CallError, Doubt, Fault, Obstacle, Outcome, Refusal};
 use bytes::Bytes;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -182,7 +182,9 @@ impl Handle {
         }
         let place = self.shared.sessions.place(self.callee);
         let session = place.session(patience, || {
-            let Some(line) = &mut self.line else { return Err(Refusal::Unreachable) };
+            let Some(line) = &mut self.line else {
+                return Err(Refusal::Unreachable(Obstacle::Unknown));
+            };
             let options = &self.shared.options;
             let session =
                 shake_hands(line, (options.key.as_ref(), options.key_id.as_ref()), options.retry, patience);
@@ -279,7 +281,7 @@ impl Handle {
     #[inline]
     pub(crate) fn begin(&mut self, message: &Message<'_>, deadline: Option<Micros>) -> Result<Call, Refusal> {
         let (Some(lease), Some(line)) = (&mut self.lease, &self.line) else {
-            return Err(Refusal::Unreachable);
+            return Err(Refusal::Unreachable(Obstacle::Unknown));
         };
         if message.sum.len > payload_limit(line, &lease.session, message.extension.len()) {
             return Err(Refusal::TooLarge);

@@ -13,7 +13,10 @@ use crate::proto::extension::{Extension, Nonce};
 use crate::proto::frame::{Head, Kind, flags};
 use crate::proto::ids::{CallId, SessionId};
 use crate::proto::limits;
-use crate::proto::status::Refusal;
+use crate::proto::status::{Doubt, Obstacle, Refusal};
+
+const UNKNOWN: Refusal = Refusal::Unreachable(Obstacle::Unknown);
+const HUNG_UP: Refusal = Refusal::Unreachable(Obstacle::HungUp);
 
 /// Asks the callee for a session. The callee executes nothing for it, so every failure is a
 /// refusal.
@@ -24,7 +27,7 @@ pub(crate) fn shake_hands(
     deadline: Option<Micros>,
 ) -> Result<Session, Refusal> {
     let mut random = [0; 24];
-    getrandom::fill(&mut random).map_err(|_| Refusal::Unreachable)?;
+    getrandom::fill(&mut random).map_err(|_| UNKNOWN)?;
     let (mut nonce, mut transaction) = (Nonce::default(), [0; 8]);
     nonce.copy_from_slice(&random[..16]);
     transaction.copy_from_slice(&random[16..]);
@@ -36,8 +39,8 @@ pub(crate) fn shake_hands(
         step = match step {
             Step::Send => match line.send(&[&hello], deadline) {
                 Sent::Whole => call.sent(clock::now),
-                Sent::Broken => return Err(line.fd.failure().unwrap_or(Refusal::Unreachable)),
-                Sent::TimedOut => return Err(Refusal::Unreachable),
+                Sent::Broken => return Err(line.fd.failure().unwrap_or(HUNG_UP)),
+                Sent::TimedOut => return Err(Refusal::Unreachable(Obstacle::TimedOut)),
             },
             Step::Wait(until) => match line.receive(until) {
                 Received::Frame(frame) if frame.head.id.transaction != id.transaction => {
@@ -50,11 +53,12 @@ pub(crate) fn shake_hands(
                 Received::TimedOut => call.on_time(clock::now()),
                 Received::PortRefused => call.on_port_refused(clock::now()),
                 Received::Broken | Received::TooLarge(_) => {
-                    return Err(line.fd.failure().unwrap_or(Refusal::Unreachable));
+                    return Err(line.fd.failure().unwrap_or(HUNG_UP));
                 }
             },
             Step::NotExecuted(refusal) => return Err(refusal),
-            Step::Reconnect(_) | Step::Answered | Step::Unknown(_) => return Err(Refusal::Unreachable),
+            Step::Unknown(Doubt::TimedOut) => return Err(Refusal::Unreachable(Obstacle::TimedOut)),
+            Step::Reconnect(_) | Step::Answered | Step::Unknown(_) => return Err(UNKNOWN),
         }
     }
 }
@@ -82,15 +86,15 @@ fn session_of(frame: &Frame, nonce: Nonce, key: Option<&ClusterKey>) -> Result<O
         return Err(Refusal::Unauthenticated);
     }
     match head.kind {
-        Kind::Refused => Err(Refusal::decode(head.status, frame.payload()).unwrap_or(Refusal::Unreachable)),
+        Kind::Refused => Err(Refusal::decode(head.status, frame.payload()).unwrap_or(UNKNOWN)),
         Kind::Welcome => {
-            let extension = Extension::decode(frame.extension()).map_err(|_| Refusal::Unreachable)?;
+            let extension = Extension::decode(frame.extension()).map_err(|_| UNKNOWN)?;
             let terms = extension.terms.filter(|_| extension.nonce == Some(nonce));
-            let terms = terms.ok_or(Refusal::Unreachable)?;
+            let terms = terms.ok_or(UNKNOWN)?;
             let session_key = key.map(|key| key.of_session(head.id.session));
             Ok(Some(Session::new(head.id.session, session_key, terms)))
         }
-        _ => Err(Refusal::Unreachable),
+        _ => Err(UNKNOWN),
     }
 }
 

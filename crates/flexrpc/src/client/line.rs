@@ -12,7 +12,7 @@ use crate::proto::Micros;
 use crate::proto::call::Transport;
 use crate::proto::ids::CallId;
 use crate::proto::limits::UDP_DATAGRAM_BYTES;
-use crate::proto::status::Refusal;
+use crate::proto::status::{Obstacle, Refusal};
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -75,7 +75,7 @@ impl Line {
             (Transport::Udp, _) if tls.is_some() => return Err(Refusal::TlsRequired),
             (Transport::Udp, _) => socket::connect_udp(callee),
         };
-        let fd = Wire::new(fd.map_err(|_| Refusal::Unreachable)?);
+        let fd = Wire::new(fd.map_err(|error| Refusal::Unreachable(Obstacle::of(&error)))?);
         if let Some(tls) = tls {
             fd.call_by_tls(tls, callee.ip())?;
             fd.shake_hands(deadline)?;

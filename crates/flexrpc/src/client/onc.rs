@@ -14,7 +14,7 @@ use crate::proto::limits::UDP_DATAGRAM_BYTES;
 use crate::proto::onc::message::{Answer, Call, Denial, is_tls_offer, tls_request};
 use crate::proto::onc::record::{self, Assembly, FRAGMENT_BYTES};
 use crate::proto::onc::rpcbind;
-use crate::proto::status::{CallError, Doubt, Fault, Outcome, Refusal};
+use crate::proto::status::{CallError, Doubt, Fault, Obstacle, Outcome, Refusal};
 use bytes::Bytes;
 use rustix::event::PollFlags;
 use std::collections::hash_map::RandomState;
@@ -111,7 +111,7 @@ impl OncLine {
             (Transport::Udp, _) if options.tls.is_some() => return Err(Refusal::TlsRequired),
             (Transport::Udp, _) => socket::connect_udp(callee),
         };
-        self.wire = Some(Wire::new(fd.map_err(|_| Refusal::Unreachable)?));
+        self.wire = Some(Wire::new(fd.map_err(|error| Refusal::Unreachable(Obstacle::of(&error)))?));
         (self.buffer, self.end) = (Vec::new(), 0);
         match &options.tls {
             None => Ok(()),
@@ -243,7 +243,9 @@ impl OncLine {
         let (mut pause, mut sent, mut refused) = (options.retry.first_us, 0_u32, 0_u32);
         self.buffer.resize(UDP_DATAGRAM_BYTES, 0);
         loop {
-            let Some(wire) = &self.wire else { return Err(Outcome::NotExecuted(Refusal::Unreachable)) };
+            let Some(wire) = &self.wire else {
+                return Err(Outcome::NotExecuted(Refusal::Unreachable(Obstacle::Unknown)));
+            };
             // A datagram that the host can't send counts as lost.
             let _ = wire.try_send(&slices);
             sent += 1;
@@ -258,7 +260,7 @@ impl OncLine {
                     if refused > options.retry.reconnects {
                         let all = refused == sent;
                         return Err(if all {
-                            Outcome::NotExecuted(Refusal::Unreachable)
+                            Outcome::NotExecuted(Refusal::Unreachable(Obstacle::ConnectionRefused))
                         } else {
                             Outcome::Unknown(Doubt::ConnectionLost)
                         });
@@ -314,7 +316,7 @@ fn outcome(reply: &Bytes) -> Outcome {
             Outcome::Error(Fault::system("the server reports a system error (SYSTEM_ERR)"))
         }
         Answer::Denied(Denial::RpcMismatch) => Outcome::NotExecuted(Refusal::Malformed),
-        Answer::Denied(Denial::Auth(_)) => Outcome::NotExecuted(Refusal::Unauthenticated),
+        Answer::Denied(Denial::Auth(status)) => Outcome::NotExecuted(Refusal::RejectedCredentials(status.0)),
     }
 }
 

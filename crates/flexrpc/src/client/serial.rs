@@ -9,7 +9,7 @@ use crate::proto::chain::{self, Chain, Hop};
 use crate::proto::extension::{Caller, Extension};
 use crate::proto::frame::{Kind, flags};
 use crate::proto::limits;
-use crate::proto::status::{Doubt, Outcome, Refusal};
+use crate::proto::status::{Doubt, Obstacle, Outcome, Refusal};
 use std::net::SocketAddr;
 
 /// Makes the call; `handles` lead to the callees in the chain's order.
@@ -32,7 +32,9 @@ pub(crate) fn call(
         .iter_mut()
         .map(|handle| Some(Hop { callee: handle.callee(), id: handle.next_call()? }))
         .collect();
-    let Some(hops) = hops else { return none_but(others.len() + 1, 0, Refusal::Unreachable) };
+    let Some(hops) = hops else {
+        return none_but(others.len() + 1, 0, Refusal::Unreachable(Obstacle::Unknown));
+    };
     let extension = Extension { chain: Some(Chain { hops: hops.clone() }), ..caller.into() }.encode();
     let mode = if store_and_forward { flags::STORE_AND_FORWARD } else { 0 };
     let outcome = multicast.with_message(|message| {

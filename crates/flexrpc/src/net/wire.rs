@@ -4,7 +4,7 @@
 use crate::net::socket::{self, Sent};
 use crate::net::tls::Stream;
 use crate::proto::Micros;
-use crate::proto::status::Refusal;
+use crate::proto::status::{Obstacle, Refusal};
 use crate::tls::ClientTls;
 use rustix::event::PollFlags;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -87,7 +87,7 @@ impl Wire {
                 Ok(false) => PollFlags::IN,
             };
             if !socket::wait(&self.fd, flags, deadline).unwrap_or(false) {
-                return Err(Refusal::Unreachable);
+                return Err(Refusal::Unreachable(Obstacle::TimedOut));
             }
         }
     }

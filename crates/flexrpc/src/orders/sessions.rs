@@ -4,7 +4,7 @@ use super::in_any_order;
 use crate::client::session::{Place, Session};
 use crate::proto::extension::Terms;
 use crate::proto::ids::SessionId;
-use crate::proto::status::Refusal;
+use crate::proto::status::{Obstacle, Refusal};
 use crate::sync::thread;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -28,7 +28,7 @@ fn callers(count: usize, failing: usize) -> (usize, usize) {
                 let session = place.session(None, || {
                     let number = handshakes.fetch_add(1, Ordering::Relaxed);
                     thread::yield_now();
-                    if number < failing { Err(Refusal::Unreachable) } else { Ok(made()) }
+                    if number < failing { Err(Refusal::Unreachable(Obstacle::Unknown)) } else { Ok(made()) }
                 });
                 session.is_ok()
             })

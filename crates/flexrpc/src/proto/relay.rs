@@ -220,6 +220,7 @@ impl Relay {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::proto::status::Obstacle;
     use bytes::Bytes;
 
     fn value() -> Outcome {
@@ -303,7 +304,7 @@ mod tests {
             relay
         };
         let mut relay = sent();
-        relay.lost(false, Some(Refusal::Unreachable));
+        relay.lost(false, Some(Refusal::Unreachable(Obstacle::Unknown)));
         assert_eq!(relay.outcomes().unwrap()[1], Outcome::Unknown(Doubt::ConnectionLost));
         let mut relay = sent();
         relay.refused(Refusal::UnknownSession);

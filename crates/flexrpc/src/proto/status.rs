@@ -4,7 +4,7 @@
 
 use crate::proto::limits::FAULT_MESSAGE_BYTES;
 use bytes::Bytes;
-use std::fmt;
+use std::{fmt, io};
 
 /// The outcome of a call at one callee.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -177,8 +177,11 @@ pub enum Refusal {
     /// No key, another key, or no rights.
     #[error("the callee doesn't accept the caller: one of them has no cluster key, or another one")]
     Unauthenticated,
+    /// A server of plain ONC RPC doesn't accept the caller's credentials.
+    #[error("the server rejects the caller's credentials ({})", auth_status(*.0))]
+    RejectedCredentials(u32),
     /// Larger than the callee or the transport accepts.
-    #[error("the message is too large: see payload_bytes of client and server; over UDP, use TCP")]
+    #[error("the message is larger than the callee or the transport takes; over UDP, use TCP")]
     TooLarge,
     /// The callee is at one of its limits.
     #[error("the callee is at its limits")]
@@ -199,8 +202,8 @@ pub enum Refusal {
     #[error("the message doesn't follow the protocol")]
     Malformed,
     /// The callee couldn't be reached, so nothing was sent.
-    #[error("the callee can't be reached")]
-    Unreachable,
+    #[error("the callee can't be reached{0}")]
+    Unreachable(Obstacle),
     /// The last byte never left, so the callee can't have the whole payload.
     #[error("the call wasn't sent in full")]
     NotSent,
@@ -226,12 +229,12 @@ pub enum Refusal {
     )]
     Untrusted,
     /// The caller showed no certificate, or one that the callee doesn't trust.
-    #[error("the callee wants a certificate from an authority that it trusts: give the client an identity")]
+    #[error("the callee wants a certificate from an authority that it trusts: give the client one")]
     CertificateWanted,
 }
 
 impl Refusal {
-    const CODES: [(Self, u16); 20] = [
+    const CODES: [(Self, u16); 19] = [
         (Self::ProgramUnavailable, 1),
         (Self::ProcedureUnavailable, 3),
         (Self::DeadlinePassed, 4),
@@ -244,7 +247,6 @@ impl Refusal {
         (Self::Superseded, 11),
         (Self::Revoked, 12),
         (Self::Malformed, 13),
-        (Self::Unreachable, 14),
         (Self::NotSent, 15),
         (Self::NotForwarded, 16),
         (Self::ForwardingDenied, 17),
@@ -254,15 +256,22 @@ impl Refusal {
         (Self::CertificateWanted, 21),
     ];
     const VERSION_MISMATCH: u16 = 2;
+    const UNREACHABLE: u16 = 14;
 
-    /// The wire's code; appends bytes of detail.
+    /// The wire's code; appends bytes of detail. Servers never send [`Self::RejectedCredentials`].
     pub(crate) fn encode(self, detail: &mut Vec<u8>) -> u16 {
-        if let Self::VersionMismatch { lowest, highest } = self {
-            detail.extend_from_slice(&lowest.to_be_bytes());
-            detail.extend_from_slice(&highest.to_be_bytes());
-            return Self::VERSION_MISMATCH;
+        match self {
+            Self::VersionMismatch { lowest, highest } => {
+                detail.extend_from_slice(&lowest.to_be_bytes());
+                detail.extend_from_slice(&highest.to_be_bytes());
+                Self::VERSION_MISMATCH
+            }
+            Self::Unreachable(obstacle) => {
+                detail.push(obstacle as u8);
+                Self::UNREACHABLE
+            }
+            _ => Self::CODES.iter().find(|(refusal, _)| *refusal == self).map_or(0, |(_, code)| *code),
         }
-        Self::CODES.iter().find(|(refusal, _)| *refusal == self).map_or(0, |(_, code)| *code)
     }
 
     pub(crate) fn decode(code: u16, detail: &[u8]) -> Option<Self> {
@@ -274,7 +283,68 @@ impl Refusal {
                 highest: u32::from_be_bytes(*highest),
             });
         }
+        if code == Self::UNREACHABLE {
+            let known = |byte: &u8| Obstacle::ALL.into_iter().find(|obstacle| *obstacle as u8 == *byte);
+            // Callees of earlier versions send no obstacle.
+            return Some(Self::Unreachable(detail.first().and_then(known).unwrap_or_default()));
+        }
         Self::CODES.iter().find(|(_, known)| *known == code).map(|(refusal, _)| *refusal)
+    }
+}
+
+/// Why a callee can't be reached, with its number on the wire.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Obstacle {
+    /// None of the others, or not known.
+    #[default]
+    Unknown = 0,
+    /// No socket has the port.
+    ConnectionRefused = 1,
+    /// Its host or the network lets nothing arrive.
+    TimedOut = 2,
+    /// There is no way to its host.
+    NoRoute = 3,
+    /// It closed the connection before it answered.
+    HungUp = 4,
+}
+
+impl Obstacle {
+    /// The obstacle of an attempt to connect.
+    pub(crate) fn of(error: &io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::ConnectionRefused => Self::ConnectionRefused,
+            io::ErrorKind::TimedOut => Self::TimedOut,
+            io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => Self::NoRoute,
+            io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionAborted => Self::HungUp,
+            _ => Self::Unknown,
+        }
+    }
+
+    const ALL: [Self; 5] =
+        [Self::Unknown, Self::ConnectionRefused, Self::TimedOut, Self::NoRoute, Self::HungUp];
+}
+
+impl fmt::Display for Obstacle {
+    /// The end of a sentence.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Unknown => "",
+            Self::ConnectionRefused => ": connection refused; does it run, and at this port?",
+            Self::TimedOut => ": no answer in time",
+            Self::NoRoute => ": no route to its host",
+            Self::HungUp => ": it closed the connection before it answered; is it a server of FlexRPC?",
+        })
+    }
+}
+
+/// A value of RFC 5531's `auth_stat`, with what the caller can do.
+fn auth_status(status: u32) -> String {
+    match status {
+        1 | 2 => format!("auth_stat {status}: it can't read them, or doesn't know the user; give others"),
+        3 | 4 => format!("auth_stat {status}: the verifier"),
+        5 => "AUTH_TOOWEAK: it wants AUTH_SYS, TLS, or a key".to_owned(),
+        other => format!("auth_stat {other}"),
     }
 }
 
@@ -302,7 +372,7 @@ pub enum Doubt {
     #[error("the answer doesn't follow the protocol")]
     BadAnswer,
     /// The answer is larger than the client accepts ([`crate::ClientOptions::payload_bytes`]).
-    #[error("the result is larger than this client takes: raise its payload_bytes")]
+    #[error("the result is larger than the client's limit for results")]
     AnswerTooLarge,
 }
 
@@ -333,7 +403,9 @@ mod tests {
     #[test]
     fn every_refusal_and_doubt_survives_the_wire() {
         let mismatch = Refusal::VersionMismatch { lowest: 2, highest: 7 };
-        for refusal in Refusal::CODES.iter().map(|(refusal, _)| *refusal).chain([mismatch]) {
+        let unreachable = Obstacle::ALL.map(Refusal::Unreachable);
+        let coded = Refusal::CODES.iter().map(|(refusal, _)| *refusal);
+        for refusal in coded.chain([mismatch]).chain(unreachable) {
             let mut detail = Vec::new();
             let code = refusal.encode(&mut detail);
             assert_eq!(Refusal::decode(code, &detail), Some(refusal));
@@ -344,6 +416,10 @@ mod tests {
         }
         assert_eq!(Refusal::decode(Refusal::VERSION_MISMATCH, &[0; 7]), None);
         assert_eq!(Refusal::decode(0, &[]), None);
+        for detail in [&[][..], &[200]] {
+            let unknown = Some(Refusal::Unreachable(Obstacle::Unknown));
+            assert_eq!(Refusal::decode(Refusal::UNREACHABLE, detail), unknown);
+        }
     }
 
     #[test]

@@ -264,14 +264,14 @@ impl Core {
 
     #[inline(never)]
     fn answer_without_value(&self, id: CallId, ended: Ended) -> Bytes {
-        match ended {
-            Ended::Refused(refusal) => self.refusal(id, refusal),
-            Ended::Fault(fault) => {
-                let mut reply = Reply::new();
-                fault.encode(reply.buffer());
-                self.frame(Head::new(Kind::Fault, id), reply)
-            }
-        }
+        let fault = match ended {
+            Ended::Refused(refusal) => return self.refusal(id, refusal),
+            Ended::Fault(fault) => fault,
+            Ended::Unanswered => Ended::unanswered(),
+        };
+        let mut reply = Reply::new();
+        fault.encode(reply.buffer());
+        self.frame(Head::new(Kind::Fault, id), reply)
     }
 
     /// Runs the service if the call may still begin. `arrived` is the arrival time of its head.
@@ -324,6 +324,7 @@ impl Core {
             Ok(Err(ServiceError::NoSuchProcedure)) => Err(Ended::Refused(Refusal::ProcedureUnavailable)),
             Ok(Err(ServiceError::Overloaded)) => Err(Ended::Refused(Refusal::Overloaded)),
             Ok(Err(ServiceError::Fault(fault))) => Err(Ended::Fault(fault)),
+            Ok(Err(ServiceError::Unanswered)) => Err(Ended::Unanswered),
             Err(_) => Err(Ended::panicked()),
         }
     }

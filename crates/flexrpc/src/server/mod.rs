@@ -309,7 +309,7 @@ impl ServerBuilder {
         if options.tls_required && options.tls.is_none() {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
-                "TLS is required of callers, but the server has none: set ServerOptions::tls",
+                "TLS is required of callers, but the server has no certificate",
             ));
         }
         let guarded = options.knows_callers() || options.allow_anonymous;
@@ -317,7 +317,8 @@ impl ServerBuilder {
             return Err(io::Error::new(
                 io::ErrorKind::PermissionDenied,
                 format!(
-                    "{} is off loopback: set a cluster key, require certificates, or allow anonymous callers",
+                    "{} is off loopback: give the server a cluster key, require certificates of its callers, or \
+                     let it serve anonymous ones",
                     options.listen
                 ),
             ));

@@ -70,6 +70,8 @@ pub enum ServiceError {
     Overloaded,
     /// Executed, with this error.
     Fault(Fault),
+    /// Executed, and a caller of plain ONC RPC waits for no reply (batching). Other callers get [`Fault::system`].
+    Unanswered,
 }
 
 impl From<Fault> for ServiceError {
@@ -172,9 +174,16 @@ impl io::Write for Reply {
 pub(crate) enum Ended {
     Refused(Refusal),
     Fault(Fault),
+    Unanswered,
 }
 
 impl Ended {
+    /// [`Self::Unanswered`] for a caller of FlexRPC.
+    #[cold]
+    pub(crate) fn unanswered() -> Fault {
+        Fault::system("the service gave no answer")
+    }
+
     #[cold]
     pub(crate) fn too_large(len: usize, limit: usize) -> Self {
         let told = format!("the result of {len} bytes is larger than {limit}; over UDP, use TCP");

@@ -7,7 +7,7 @@ use crate::proto::extension::Extension;
 use crate::proto::frame::{Head, Kind, flags};
 use crate::proto::reception::{Arrival, Reception};
 use crate::proto::relay::Relay;
-use crate::proto::status::{Doubt, Outcome, Refusal};
+use crate::proto::status::{Doubt, Obstacle, Outcome, Refusal};
 use crate::sim::frames::Parsed;
 use crate::sim::network::{Owner, Path};
 use crate::sim::parts::{ChainCall, Event, tag_of};
@@ -189,7 +189,7 @@ impl World {
         let Some(call) = self.servers[server].relays.get_mut(&number) else { return };
         if call.downstream == Some(stream) {
             // The relay may have been about to send, or to send again.
-            let unsent = self.random.percent(50).then_some(Refusal::Unreachable);
+            let unsent = self.random.percent(50).then_some(Refusal::Unreachable(Obstacle::Unknown));
             if call.relay.lost(call.pooled, unsent) {
                 return self.send_by(server, number, None);
             }

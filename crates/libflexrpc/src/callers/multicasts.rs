@@ -1,7 +1,7 @@
 //! Multicasts: one call to several callees.
 
 use super::outcome::frpc_outcome;
-use super::{decode, encode, frpc_handle};
+use super::{decode, duration, encode, frpc_handle};
 use crate::guarded;
 use crate::xdr::{Routine, given};
 use bytes::Bytes;
@@ -31,32 +31,41 @@ unsafe fn multicast(
     let handles = handles.iter().map(|handle| unsafe { handle.as_ref() });
     let handles = handles.collect::<Option<Vec<_>>>().ok_or("a null handle")?;
     let (args, result_routine) = ((given(args.0)?, args.1), given(result_routine)?);
-    let first = handles[0];
-    if handles.iter().any(|one| one.transport != first.transport)
-        || (is_serial && first.transport != Transport::Tcp)
-    {
-        return Err("a multicast has one transport, and a serial one is over tcp".to_owned());
-    }
-    if handles.iter().any(|one| one.onc) {
-        return Err("plain ONC RPC has no multicasts: call each handle".to_owned());
+    let timeout = duration(timeout)?;
+    let (client, transport, program, options) = {
+        let first = handles[0].caller();
+        let options = MulticastOptions {
+            call: CallOptions { timeout: first.timeout.or(timeout), ..first.options.clone() },
+            required: first.required,
+            store_and_forward: first.store_and_forward,
+            turn: None,
+        };
+        (first.client.clone(), first.transport, (first.program, first.version), options)
+    };
+    let mut callees = Vec::with_capacity(count);
+    for (index, handle) in handles.iter().enumerate() {
+        let one = handle.caller();
+        if one.transport != transport || (is_serial && transport != Transport::Tcp) {
+            return Err("a multicast has one transport, and a serial one is over tcp".to_owned());
+        }
+        if one.onc {
+            return Err("plain ONC RPC has no multicasts: call each handle".to_owned());
+        }
+        if is_serial && callees.contains(&one.callee) {
+            return Err(format!("callee {index} ({}) is in the chain twice", one.callee));
+        }
+        callees.push(one.callee);
     }
     let mut bytes = Vec::new();
     // SAFETY: the caller's promise.
     let encoded = unsafe { encode(args.0, args.1, &mut bytes) };
     encoded.map_err(|_| "the arguments don't follow the interface")?;
     let bytes = [Bytes::from(bytes)];
-    let callees: Vec<_> = handles.iter().map(|handle| handle.callee).collect();
-    let procedure = Procedure::new(first.program, first.version, procedure);
-    let options = MulticastOptions {
-        call: CallOptions { timeout: first.patience(timeout), ..first.options.clone() },
-        required: first.required,
-        store_and_forward: first.store_and_forward,
-        turn: None,
-    };
+    let procedure = Procedure::new(program.0, program.1, procedure);
     let all = if is_serial {
-        first.client.call_chain(&callees, procedure, &bytes, &options)
+        client.call_chain(&callees, procedure, &bytes, &options)
     } else {
-        first.client.call_parallel(&callees, first.transport, procedure, &bytes, &options)
+        client.call_parallel(&callees, transport, procedure, &bytes, &options)
     };
     let mut values = 0;
     for (index, outcome) in all.into_iter().enumerate() {

@@ -16,7 +16,8 @@ const SYSTEM_ERROR: c_int = 12;
 pub const FAILED: c_int = 16;
 const APPLICATION: c_int = 101;
 const NOT_EXECUTED: c_int = 102;
-const UNKNOWN: c_int = 103;
+/// May have been executed.
+pub const UNKNOWN: c_int = 103;
 
 /// See flexrpc.h.
 #[repr(C)]
@@ -63,7 +64,7 @@ impl frpc_outcome {
                 FaultKind::Application(code) => (APPLICATION, code),
             },
             CallError::NotExecuted(refusal) => match refusal {
-                Refusal::Unauthenticated => (AUTH_ERROR, 0),
+                Refusal::Unauthenticated | Refusal::RejectedCredentials(_) => (AUTH_ERROR, 0),
                 Refusal::ProgramUnavailable => (PROGRAM_UNAVAILABLE, 0),
                 Refusal::VersionMismatch { .. } => (VERSION_MISMATCH, 0),
                 Refusal::ProcedureUnavailable => (PROCEDURE_UNAVAILABLE, 0),
@@ -72,7 +73,22 @@ impl frpc_outcome {
             CallError::Unknown(Doubt::TimedOut) => (TIMED_OUT, 0),
             CallError::Unknown(_) => (UNKNOWN, 0),
         };
-        Self { code, ..Self::new(stat, error.is_retry_safe(), &error.to_string()) }
+        let option = option_about(error).map_or(String::new(), |option| format!("; see {option}"));
+        Self { code, ..Self::new(stat, error.is_retry_safe(), &format!("{error}{option}")) }
+    }
+}
+
+/// The option by which a C program can change that.
+fn option_about(error: &CallError) -> Option<&'static str> {
+    match error {
+        CallError::NotExecuted(Refusal::TooLarge) => Some("FRPC_SVC_SET_CALL_BYTES"),
+        CallError::NotExecuted(Refusal::RejectedCredentials(_)) => Some("FRPC_SET_AUTH_SYS, FRPC_SET_TLS"),
+        CallError::NotExecuted(Refusal::Unauthenticated) => Some("FRPC_SET_KEY"),
+        CallError::NotExecuted(
+            Refusal::TlsRequired | Refusal::TlsUnavailable | Refusal::Untrusted | Refusal::CertificateWanted,
+        ) => Some("FRPC_SET_TLS"),
+        CallError::Unknown(Doubt::AnswerTooLarge) => Some("FRPC_SET_RESULT_BYTES"),
+        _ => None,
     }
 }
 

@@ -63,21 +63,17 @@ pub enum Denial {
 
 /// An error in credentials (section 9, `auth_stat`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub enum AuthStatus {
-    /// The server can't read them.
-    BadCredentials = 1,
-    /// A flavour that the server doesn't accept; the client may retry with another.
-    RejectedCredentials = 2,
-    /// The server can't read the verifier.
-    BadVerifier = 3,
-    /// The security of these credentials doesn't suffice.
-    TooWeak = 5,
-}
+pub struct AuthStatus(pub u32);
 
 impl AuthStatus {
-    const ALL: [Self; 4] =
-        [Self::BadCredentials, Self::RejectedCredentials, Self::BadVerifier, Self::TooWeak];
+    /// The server can't read them.
+    pub const BAD_CREDENTIALS: Self = Self(1);
+    /// A flavour that the server doesn't accept; the client may retry with another.
+    pub const REJECTED_CREDENTIALS: Self = Self(2);
+    /// The server can't read the verifier.
+    pub const BAD_VERIFIER: Self = Self(3);
+    /// The security of these credentials doesn't suffice.
+    pub const TOO_WEAK: Self = Self(5);
 }
 
 /// An answer to a call.
@@ -122,16 +118,16 @@ impl Call {
         }
         let procedure = Procedure::new(word(&mut rest)?, word(&mut rest)?, word(&mut rest)?);
         let wrong = |status| denied(Denial::Auth(status));
-        let (flavour, body) = auth(&mut rest, wrong(AuthStatus::BadCredentials))?;
+        let (flavour, body) = auth(&mut rest, wrong(AuthStatus::BAD_CREDENTIALS))?;
         let credentials = match flavour {
             AUTH_NONE => Credentials::None,
             AUTH_SYS => {
-                Credentials::Sys(AuthSys::decode(body).map_err(|_| wrong(AuthStatus::BadCredentials))?)
+                Credentials::Sys(AuthSys::decode(body).map_err(|_| wrong(AuthStatus::BAD_CREDENTIALS))?)
             }
-            _ => return Err(wrong(AuthStatus::RejectedCredentials)),
+            _ => return Err(wrong(AuthStatus::REJECTED_CREDENTIALS)),
         };
         // With both flavours the verifier proves nothing (section 8.2, appendix A).
-        auth(&mut rest, wrong(AuthStatus::BadVerifier))?;
+        auth(&mut rest, wrong(AuthStatus::BAD_VERIFIER))?;
         Ok((Self { xid, procedure, credentials }, rest))
     }
 
@@ -162,7 +158,7 @@ impl Answer {
                 put(&mut out, &[xid, REPLY, DENIED]);
                 match why {
                     Denial::RpcMismatch => put(&mut out, &[RPC_MISMATCH, RPC_VERSION, RPC_VERSION]),
-                    Denial::Auth(status) => put(&mut out, &[AUTH_ERROR, status as u32]),
+                    Denial::Auth(status) => put(&mut out, &[AUTH_ERROR, status.0]),
                 }
                 return out;
             }
@@ -207,10 +203,8 @@ impl Answer {
                     Self::Denied(Denial::RpcMismatch)
                 }
                 AUTH_ERROR => {
-                    let status = next()?;
-                    let known = AuthStatus::ALL.into_iter().find(|known| *known as u32 == status);
-                    // Other servers have more reasons. With each of them the call wasn't executed.
-                    Self::Denied(Denial::Auth(known.unwrap_or(AuthStatus::RejectedCredentials)))
+                    // With each of them the call wasn't executed.
+                    Self::Denied(Denial::Auth(AuthStatus(next()?)))
                 }
                 _ => return None,
             },
@@ -307,7 +301,7 @@ mod tests {
         assert_eq!(asks_for_tls(&request), Some(9));
         assert_eq!(asks_for_tls(&call(sys()).encode()), None);
         // Servers without TLS reject the flavour.
-        let why = Denial::Auth(AuthStatus::RejectedCredentials);
+        let why = Denial::Auth(AuthStatus::REJECTED_CREDENTIALS);
         assert_eq!(Call::decode(&request), Err(Unfit::Denied { xid: 9, why }));
         let offer = tls_offer(9);
         assert!(is_tls_offer(9, &offer) && !is_tls_offer(8, &offer));
@@ -343,17 +337,17 @@ mod tests {
             bytes
         };
         // The flavour, its length, the host name's length within, the verifier's.
-        assert_eq!(Call::decode(&change(24, 6)), denied(AuthStatus::RejectedCredentials));
-        assert_eq!(Call::decode(&change(28, 401)), denied(AuthStatus::BadCredentials));
-        assert_eq!(Call::decode(&change(28, u32::MAX)), denied(AuthStatus::BadCredentials));
-        assert_eq!(Call::decode(&change(36, 256)), denied(AuthStatus::BadCredentials));
+        assert_eq!(Call::decode(&change(24, 6)), denied(AuthStatus::REJECTED_CREDENTIALS));
+        assert_eq!(Call::decode(&change(28, 401)), denied(AuthStatus::BAD_CREDENTIALS));
+        assert_eq!(Call::decode(&change(28, u32::MAX)), denied(AuthStatus::BAD_CREDENTIALS));
+        assert_eq!(Call::decode(&change(36, 256)), denied(AuthStatus::BAD_CREDENTIALS));
         let verifier = call(sys()).encode().len() - 4;
-        assert_eq!(Call::decode(&change(verifier, 401)), denied(AuthStatus::BadVerifier));
+        assert_eq!(Call::decode(&change(verifier, 401)), denied(AuthStatus::BAD_VERIFIER));
     }
 
     #[test]
     fn every_answer_survives_the_wire() {
-        let auth = AuthStatus::ALL.map(|status| Answer::Denied(Denial::Auth(status)));
+        let auth = [1, 5, 13].map(AuthStatus).map(|status| Answer::Denied(Denial::Auth(status)));
         let others = [
             Answer::Success,
             Answer::ProgramUnavailable,
@@ -376,12 +370,13 @@ mod tests {
 
     #[test]
     fn a_denial_for_any_reason_is_one() {
-        let rejected = Answer::Denied(Denial::Auth(AuthStatus::RejectedCredentials));
+        let rejected = Answer::Denied(Denial::Auth(AuthStatus::REJECTED_CREDENTIALS));
         let mut bytes = rejected.encode(77);
         // AUTH_REJECTEDVERF, AUTH_FAILED, RPCSEC_GSS_CTXPROBLEM, and a number that nobody has.
         for status in [4, 7, 14, u32::MAX] {
             bytes[16..].copy_from_slice(&status.to_be_bytes());
-            assert_eq!(Answer::decode(&bytes), Some((77, rejected, &[][..])), "{status}");
+            let denied = Answer::Denied(Denial::Auth(AuthStatus(status)));
+            assert_eq!(Answer::decode(&bytes), Some((77, denied, &[][..])), "{status}");
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::proto::extension::{Caller, Extension};
 use crate::proto::frame::{Head, Kind, TAG_BYTES, flags};
 use crate::proto::reception::Reception;
 use crate::proto::relay::Relay;
-use crate::proto::status::{Doubt, Fault, Outcome, Refusal};
+use crate::proto::status::{Doubt, Fault, Obstacle, Outcome, Refusal};
 use crate::server::connection::Connection;
 use crate::server::core::{Core, Response, untagged_refusal};
 use crate::server::service::{Ended, Reply};
@@ -371,6 +371,7 @@ impl ChainCall {
             Ok(reply) => Outcome::Value(reply.into_result()),
             Err(Ended::Fault(fault)) => Outcome::Error(fault),
             Err(Ended::Refused(refusal)) => Outcome::NotExecuted(refusal),
+            Err(Ended::Unanswered) => Outcome::Error(Ended::unanswered()),
         });
     }
 
@@ -398,7 +399,9 @@ impl ChainCall {
     }
 
     fn connect(&mut self, core: &Core, idle: &Idle) -> Result<(), Refusal> {
-        let Some((next, _)) = &self.next else { return Err(Refusal::Unreachable) };
+        let Some((next, _)) = &self.next else {
+            return Err(Refusal::Unreachable(Obstacle::Unknown));
+        };
         let check_out = || lock(idle).check_out((next.callee, Transport::Tcp));
         let pooled = std::iter::from_fn(check_out).find(|downstream| downstream.is_fit(core));
         let downstream = pooled.map_or_else(|| Downstream::connect(next.callee, core), Ok)?;
@@ -423,7 +426,8 @@ impl ChainCall {
     /// Handles a broken connection to the next callee, or a failed attempt to connect.
     fn next_is_lost(&mut self) {
         let Some(downstream) = self.downstream.take() else { return };
-        let unsent = (downstream.sent == 0).then(|| downstream.fd.failure().unwrap_or(Refusal::Unreachable));
+        let unreachable = Refusal::Unreachable(downstream.obstacle);
+        let unsent = (downstream.sent == 0).then(|| downstream.fd.failure().unwrap_or(unreachable));
         // If another connection should be tried, the next advance makes it.
         self.relay.lost(downstream.pooled, unsent);
     }

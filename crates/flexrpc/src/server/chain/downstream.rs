@@ -4,7 +4,7 @@ use crate::net::reader::{Frame, Piece, Read, ReadError, Reader};
 use crate::net::socket;
 use crate::net::spin::Spinner;
 use crate::net::wire::Wire;
-use crate::proto::status::Refusal;
+use crate::proto::status::{Obstacle, Refusal};
 use crate::server::core::Core;
 use rustix::event::PollFlags;
 use std::io;
@@ -16,6 +16,8 @@ pub(crate) struct Downstream {
     /// Spinner for the answer.
     pub(crate) spinner: Spinner,
     connected: bool,
+    /// Why connecting failed.
+    pub(crate) obstacle: Obstacle,
     /// [`Core::tls_renewals`] at the time of connecting.
     renewals: u64,
     /// Taken from the pool; the callee may have closed it.
@@ -40,9 +42,11 @@ pub(crate) enum Push {
 impl Downstream {
     pub(crate) fn connect(callee: SocketAddr, core: &Core) -> Result<Self, Refusal> {
         let renewals = core.tls_renewals();
-        let fd = socket::begin_connect_tcp(callee).map_err(|_| Refusal::Unreachable)?;
+        let fd =
+            socket::begin_connect_tcp(callee).map_err(|error| Refusal::Unreachable(Obstacle::of(&error)))?;
         if let Some(silence) = core.options.peer_silence {
-            socket::notice_silence(&fd, silence).map_err(|_| Refusal::Unreachable)?;
+            socket::notice_silence(&fd, silence)
+                .map_err(|error| Refusal::Unreachable(Obstacle::of(&error)))?;
         }
         let fd = Wire::new(fd);
         if let Some(tls) = core.forwarding_tls() {
@@ -53,6 +57,7 @@ impl Downstream {
             reader: core.reader(),
             spinner: Spinner::new(core.options.spin),
             connected: false,
+            obstacle: Obstacle::default(),
             renewals,
             pooled: false,
             watched: false,
@@ -80,7 +85,7 @@ impl Downstream {
             if !socket::wait(&self.fd, PollFlags::OUT, Some(0))? {
                 return Ok(Push::Blocked);
             }
-            socket::finish_connect_tcp(&self.fd)?;
+            socket::finish_connect_tcp(&self.fd).inspect_err(|error| self.obstacle = Obstacle::of(error))?;
             self.connected = true;
         }
         loop {

@@ -130,7 +130,7 @@ impl Core {
         let answer = |answer: Answer| Response::Send(reply(answer, call.xid, origin.transport));
         if !self.serves_onc(call.procedure.program) || !self.is_secure(origin.security) {
             reuse(Some(message.into_buffer()));
-            return answer(Answer::Denied(Denial::Auth(AuthStatus::TooWeak)));
+            return answer(Answer::Denied(Denial::Auth(AuthStatus::TOO_WEAK)));
         }
         let key = (origin.transport == Transport::Udp).then(|| Key {
             caller: origin.peer,
@@ -143,7 +143,7 @@ impl Core {
             duplicate => {
                 reuse(Some(message.into_buffer()));
                 return match duplicate {
-                    Verdict::Answered(reply) => Response::Send(reply),
+                    Verdict::Answered(reply) => answered(reply),
                     Verdict::Doubtful(_) => answer(Answer::SystemError),
                     // The server will answer the first transmission.
                     _ => Response::Silence,
@@ -156,7 +156,7 @@ impl Core {
                 Known::New(claim) => Some(claim),
                 Known::Answered(reply) => {
                     reuse(Some(message.into_buffer()));
-                    return Response::Send(reply);
+                    return answered(reply);
                 }
                 // The client connects once more, and asks again.
                 Known::Runs => return Response::Hangup,
@@ -169,6 +169,7 @@ impl Core {
             Ok(result) => success(result, xid, transport),
             // Another incarnation, or another server at this address, may execute it.
             Err(Ended::Refused(Refusal::ShuttingDown)) => return Response::Hangup,
+            Err(Ended::Unanswered) => Bytes::new(),
             Err(ended) => reply(answer_of(ended), xid, transport),
         };
         if let Some(key) = key {
@@ -177,7 +178,7 @@ impl Core {
         if let Some(claim) = claim {
             claim.answer(reply.clone(), clock::now());
         }
-        Response::Send(reply)
+        answered(reply)
     }
 
     /// The marks by which a repetition of this call over another connection is recognised. `None` if the
@@ -238,6 +239,11 @@ impl Core {
     }
 }
 
+/// A call whose reply is empty gets none.
+fn answered(reply: Bytes) -> Response {
+    if reply.is_empty() { Response::Silence } else { Response::Send(reply) }
+}
+
 /// SunRPC's answer for a call without a result.
 fn answer_of(ended: Ended) -> Answer {
     match ended {
@@ -247,7 +253,7 @@ fn answer_of(ended: Ended) -> Answer {
         }
         Ended::Refused(Refusal::ProcedureUnavailable) => Answer::ProcedureUnavailable,
         Ended::Fault(fault) if fault.kind == FaultKind::GarbageArguments => Answer::GarbageArguments,
-        Ended::Refused(_) | Ended::Fault(_) => Answer::SystemError,
+        Ended::Refused(_) | Ended::Fault(_) | Ended::Unanswered => Answer::SystemError,
     }
 }
 

@@ -37,7 +37,10 @@ impl Registration {
             let socket = self.socket.display();
             io::Error::new(error.kind(), format!("{what} rpcbind at {socket}: {error}"))
         };
-        let mut rpcbind = Rpcbind::connect(&self.socket).map_err(|error| about(error, "connecting to"))?;
+        let mut rpcbind = Rpcbind::connect(&self.socket).map_err(|error| {
+            let error = about(error, "can't register with");
+            io::Error::new(error.kind(), format!("{error}; start rpcbind, or don't register"))
+        })?;
         for mapping in mappings {
             let done = rpcbind
                 .ask(&|xid| mapping.unset(xid))
