@@ -17,7 +17,8 @@ version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 
 install -d "$TO"/{bin,include,lib/pkgconfig,lib/cmake/flexrpc}
 install -m 644 "$ROOM/include/flexrpc.h" "$TO/include"
-install -m 755 "$built/libflexrpc.so" "$TO/lib"
+install -m 755 "$built/libflexrpc.so" "$TO/lib/libflexrpc.so.0"
+ln -sf libflexrpc.so.0 "$TO/lib/libflexrpc.so"
 install -m 644 "$built/libflexrpc.a" "$TO/lib"
 [[ ! -e $built/frpcgen ]] || install -m 755 "$built/frpcgen" "$TO/bin"
 sed "s|@PREFIX@|$PREFIX|; s|@VERSION@|$version|" "$ROOM/packaging/flexrpc.pc.in" >"$TO/lib/pkgconfig/flexrpc.pc"

@@ -3,8 +3,8 @@ get_filename_component(_flexrpc_prefix "${CMAKE_CURRENT_LIST_DIR}/../../.." ABSO
 if(NOT TARGET flexrpc::flexrpc)
     add_library(flexrpc::flexrpc SHARED IMPORTED)
     set_target_properties(flexrpc::flexrpc PROPERTIES
-        IMPORTED_LOCATION "${_flexrpc_prefix}/lib/libflexrpc.so"
-        IMPORTED_NO_SONAME TRUE
+        IMPORTED_LOCATION "${_flexrpc_prefix}/lib/libflexrpc.so.0"
+        IMPORTED_SONAME libflexrpc.so.0
         INTERFACE_INCLUDE_DIRECTORIES "${_flexrpc_prefix}/include")
     find_package(Threads REQUIRED)
     add_library(flexrpc::static STATIC IMPORTED)

@@ -5,9 +5,13 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Where cargo puts the library for tests: beside this program.
+/// Where cargo puts the library for tests: beside this program. Here it also has the name that programs ask for.
 pub fn library_directory() -> PathBuf {
-    std::env::current_exe().unwrap().parent().unwrap().to_owned()
+    let directory = std::env::current_exe().unwrap().parent().unwrap().to_owned();
+    match std::os::unix::fs::symlink("libflexrpc.so", directory.join("libflexrpc.so.0")) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => panic!("{error}"),
+        _ => directory,
+    }
 }
 
 /// This crate's directory.
