@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# Runs what is `unsafe` under valgrind. There is none in crates/flexrpc, frpcgen and
-# xdr, which forbid it; in the test kit there are a few blocks, each with its reason
-# beside it: two closures between fork and exec, forked children, and a thread that
-# moves to another network.
+# Runs under valgrind what is `unsafe` in the test kit, in crates/fork, in the store's
+# values for each process and in libflexrpc; each block has its reason beside it. There is none in crates/flexrpc, frpcgen and xdr,
+# which forbid it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/setup.sh memcheck
@@ -16,14 +15,23 @@ done
 
 # The test programs that cargo builds, one a line.
 programs() {
-    cargo test --quiet --locked -p strait-testkit --lib --test network --no-run --message-format=json |
+    cargo test --quiet --locked --no-run --message-format=json "$@" |
         grep '"profile":{[^}]*"test":true}' | sed -n 's/.*"executable":"\([^"]*\)".*/\1/p'
 }
 
-# Without those that measure a link: valgrind makes everything slow.
-programs | while read -r program; do
-    valgrind --quiet --error-exitcode=9 --leak-check=no "$program" --skip link --skip share </dev/null
-done
+# FILTER... of the test programs' tests.
+checked() {
+    local program
+    while read -r program; do
+        valgrind --quiet --error-exitcode=9 --leak-check=no "$program" "$@" </dev/null
+    done
+}
+
+# Without those that measure a link, since valgrind makes everything slow, and without those that mount a
+# disk: it doesn't know fsopen(2).
+programs -p strait-fork -p strait-testkit --lib --test network --test generations |
+    checked --skip link --skip share --skip power --skip small_disk
+programs -p strait-store --lib | checked process::
 
 # C programs on FlexRPC's library, whose callers also look for leaks.
 FLEXRPC_VALGRIND=1 FLEXRPC_C_CALLS=300 cargo test --quiet --locked -p libflexrpc --test c
