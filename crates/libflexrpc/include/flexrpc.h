@@ -301,7 +301,7 @@ enum frpc_stat {
 	FRPC_PROCUNAVAIL = 10,	  /* not executed */
 	FRPC_CANTDECODEARGS = 11, /* the procedure's code didn't run */
 	FRPC_SYSTEMERROR = 12,	  /* executed, and failed */
-	FRPC_FAILED = 16,	  /* a wrong argument, see frpc_error(); not executed */
+	FRPC_FAILED = 16,	  /* a wrong argument or a busy handle, see frpc_error(); not executed */
 	FRPC_APPLICATION = 101,	  /* executed: the service's own error, in code */
 	FRPC_NOTEXECUTED = 102,	  /* not executed, for the reason in text */
 	FRPC_UNKNOWN = 103	  /* may have been executed, for the reason in text */

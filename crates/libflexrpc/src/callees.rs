@@ -5,10 +5,11 @@ use crate::tls::frpc_tls;
 use crate::xdr::{Routine, Xdr, given};
 use crate::{guarded, text};
 use nix::libc::{self, c_char, c_int, c_uint, c_void, timeval};
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::io::ErrorKind;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use strait_flexrpc::{
     ClusterKey, Credentials, Fault, OncAccess, RPCBIND_SOCKET, Reply, Request, Server, ServerOptions,
@@ -109,8 +110,35 @@ struct Serving {
 static SERVING: Mutex<Serving> =
     Mutex::new(Serving { options: None, programs: Vec::new(), server: None, ended: false, left: false });
 static ENDED: Condvar = Condvar::new();
-/// Held while a dispatch function that isn't thread-safe runs.
-static ONE: Mutex<()> = Mutex::new(());
+
+/// The turns of a server's dispatch functions that aren't thread-safe.
+struct Turns {
+    running: Mutex<()>,
+    /// Calls that wait for their turn or have it; each takes a thread of the server.
+    calls: AtomicUsize,
+    most: usize,
+}
+
+/// A call's turn.
+struct Turn<'t>(&'t Turns, Option<MutexGuard<'t, ()>>);
+
+impl Turns {
+    /// Waits for a turn. Further calls than `most` are refused, since other programs need threads, too.
+    fn take(&self) -> Result<Turn<'_>, ServiceError> {
+        let mut turn = Turn(self, None);
+        if self.calls.fetch_add(1, Ordering::Relaxed) >= self.most {
+            return Err(ServiceError::Overloaded);
+        }
+        turn.1 = Some(self.running.lock().unwrap_or_else(PoisonError::into_inner));
+        Ok(turn)
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.calls.fetch_sub(1, Ordering::Relaxed);
+    }
+}
 
 fn serving() -> MutexGuard<'static, Serving> {
     let mut serving = SERVING.lock().unwrap_or_else(PoisonError::into_inner);
@@ -151,10 +179,14 @@ pub extern "C" fn frpc_register_program(
 
 fn dispatched(
     dispatch: Dispatch,
-    one_at_a_time: bool,
+    turns: Option<&Turns>,
     request: &Request,
     reply: &mut Reply,
 ) -> Result<(), ServiceError> {
+    let _turn = turns.map(Turns::take).transpose()?;
+    if turns.is_some() && request.deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+        return Err(ServiceError::DeadlinePassed);
+    }
     let mut call = Call { args: &request.args, reply, outcome: None };
     let user = match &request.credentials {
         Credentials::Sys(user) => Some(user),
@@ -183,10 +215,8 @@ fn dispatched(
         peer: peer.as_c(),
         call: (&raw mut call).cast(),
     };
-    let one = one_at_a_time.then(|| ONE.lock().unwrap_or_else(PoisonError::into_inner));
     // SAFETY: the program registered this function; the request outlives it.
     unsafe { dispatch(&mut shown) };
-    drop(one);
     call.outcome.unwrap_or(Err(ServiceError::Unanswered))
 }
 
@@ -307,9 +337,9 @@ pub unsafe extern "C" fn frpc_svcerr_systemerr(request: *mut frpc_request) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frpc_svcerr_application(request: *mut frpc_request, code: u32, why: *const c_char) {
     // SAFETY: the caller's promise.
-    let why = unsafe { text(why, "text") }.unwrap_or_default();
+    let why = (!why.is_null()).then(|| unsafe { CStr::from_ptr(why) }.to_string_lossy());
     // SAFETY: the caller's promise.
-    unsafe { fail(request, Fault::application(code, why).into()) };
+    unsafe { fail(request, Fault::application(code, why.unwrap_or_default()).into()) };
 }
 
 /// See flexrpc.h.
@@ -386,10 +416,15 @@ fn start(listen: &str, key: Option<ClusterKey>) -> Result<c_int, String> {
     if serving.server.is_some() {
         return Err("the server runs already".to_owned());
     }
+    // Where all take turns, none needs a thread meanwhile.
+    let others = serving.programs.iter().any(|program| !program.one_at_a_time);
+    let most = if others { (options.workers.most / 2).max(1) } else { usize::MAX };
+    let turns = Arc::new(Turns { running: Mutex::new(()), calls: AtomicUsize::new(0), most });
     let mut builder = Server::builder(options);
     for &Program { number, version, dispatch, one_at_a_time } in &serving.programs {
+        let turns = one_at_a_time.then(|| Arc::clone(&turns));
         builder = builder.register(number, version, move |request: &Request, reply: &mut Reply| {
-            dispatched(dispatch, one_at_a_time, request, reply)
+            dispatched(dispatch, turns.as_deref(), request, reply)
         });
     }
     let process = Process::this();

@@ -9,10 +9,12 @@ use crate::{DEFECT, guarded, text};
 use bytes::Bytes;
 use nix::libc::{c_char, c_int, c_void, size_t, timeval};
 use outcome::{FAILED, Failure, UNKNOWN, frpc_outcome};
+use parking_lot::{Mutex, MutexGuard};
 use std::cell::UnsafeCell;
+use std::io::Write;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 use strait_flexrpc::{
     AuthSys, CallError, CallOptions, Client, ClientOptions, ClusterKey, Handle, Obstacle, Procedure, Refusal,
@@ -26,6 +28,12 @@ static SHARED: OnceLock<Client> = OnceLock::new();
 /// Largest buffer for arguments that a handle keeps for its next call. Allocating a larger one costs
 /// little beside sending it, and an idle handle shouldn't hold it.
 const KEPT_BYTES: usize = 8 << 10;
+
+/// Longer keys are a mistake in the length.
+const MOST_KEY_BYTES: usize = 1 << 16;
+
+/// A call's timeout without one of its own, and the time of other functions for the handle's turn.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// See flexrpc.h.
 pub struct frpc_handle {
@@ -115,6 +123,9 @@ impl frpc_bytes {
         let Some(bytes) = (unsafe { this.as_ref() }) else { return Ok(None) };
         if bytes.data.is_null() {
             return Err("a null pointer in place of the key's bytes".to_owned());
+        }
+        if bytes.length > MOST_KEY_BYTES {
+            return Err(format!("a key of {} bytes; at most {MOST_KEY_BYTES}", bytes.length));
         }
         // SAFETY: the caller's promise.
         Ok(Some(unsafe { std::slice::from_raw_parts(bytes.data.cast::<u8>(), bytes.length) }))
@@ -219,8 +230,10 @@ pub unsafe extern "C" fn frpc_destroyhandle(handle: *mut frpc_handle) {
 
 impl frpc_handle {
     /// Waits while another thread calls by the handle.
-    fn caller(&self) -> MutexGuard<'_, Caller> {
-        self.caller.lock().unwrap_or_else(PoisonError::into_inner)
+    fn caller(&self, patience: Duration) -> Result<MutexGuard<'_, Caller>, String> {
+        let why =
+            "a call by this handle took all the time, in another thread or in an outer call of this one";
+        self.caller.try_lock_for(patience).ok_or_else(|| why.to_owned())
     }
 }
 
@@ -274,11 +287,12 @@ unsafe fn decode(bytes: &[u8], routine: Routine, value: *mut c_void) -> Result<(
 }
 
 impl Caller {
-    fn connected(&mut self) -> Result<Handle, CallError> {
+    fn connected(&mut self, time: Duration) -> Result<Handle, CallError> {
         if self.onc {
             return Ok(self.client.onc_handle(self.callee, self.transport));
         }
-        let mut made = self.client.handle(self.callee, self.transport);
+        let until = Instant::now() + time;
+        let mut made = self.client.handle_within(self.callee, self.transport, time);
         // A name may have addresses of both families, such as localhost, and the callee listen on one.
         for _ in 0..self.others.len() {
             if !matches!(made, Err(CallError::NotExecuted(Refusal::Unreachable(_)))) {
@@ -286,7 +300,8 @@ impl Caller {
             }
             let failed = std::mem::replace(&mut self.callee, self.others.remove(0));
             self.others.push(failed);
-            made = self.client.handle(self.callee, self.transport);
+            let left = until.saturating_duration_since(Instant::now());
+            made = self.client.handle_within(self.callee, self.transport, left);
         }
         made
     }
@@ -298,12 +313,16 @@ impl Caller {
         procedure: u32,
         args: (Routine, *const c_void),
         result: (Routine, *mut c_void),
-        timeout: Option<Duration>,
+        (timeout, waited): (Option<Duration>, Duration),
     ) -> Result<(), Failure> {
         self.args.clear();
         // SAFETY: the caller's promise.
         unsafe { encode(args.0, args.1, &mut self.args) }?;
         self.options.timeout = self.timeout.or(timeout);
+        if !waited.is_zero() {
+            let whole = self.options.timeout.unwrap_or(PATIENCE);
+            self.options.timeout = Some(whole.saturating_sub(waited));
+        }
         let answer = self.exchange(Procedure::new(self.program, self.version, procedure));
         if self.args.capacity() > KEPT_BYTES {
             self.args = Vec::new();
@@ -335,7 +354,12 @@ impl Caller {
         // Out of the handle meanwhile: a line that panics isn't used again.
         let mut line = match self.line.take() {
             Some(line) => line,
-            None => Box::new(self.connected()?),
+            None => {
+                let (begun, time) = (Instant::now(), self.options.timeout.unwrap_or(PATIENCE));
+                let line = Box::new(self.connected(time)?);
+                self.options.timeout = Some(time.saturating_sub(begun.elapsed()));
+                line
+            }
         };
         let answer = line.call_with(procedure, &[&self.args], &self.options);
         if matches!(answer, Ok(_) | Err(CallError::Fault(_))) {
@@ -364,10 +388,17 @@ pub unsafe extern "C" fn frpc_call(
         let timeout = duration(timeout)?;
         // SAFETY: the caller's promise.
         let handle = unsafe { handle.as_ref() }.ok_or("a null handle")?;
-        let mut caller = handle.caller();
+        let (mut caller, waited) = match handle.caller.try_lock() {
+            Some(caller) => (caller, Duration::ZERO),
+            None => {
+                let begun = Instant::now();
+                (handle.caller(timeout.unwrap_or(PATIENCE))?, begun.elapsed())
+            }
+        };
         // SAFETY: the caller's promise.
-        let called =
-            catch_unwind(AssertUnwindSafe(|| unsafe { caller.call(procedure, args, result, timeout) }));
+        let called = catch_unwind(AssertUnwindSafe(|| unsafe {
+            caller.call(procedure, args, result, (timeout, waited))
+        }));
         // SAFETY: the caller is locked.
         let latest = unsafe { &mut *handle.latest.get() };
         match called {
@@ -400,11 +431,13 @@ pub unsafe extern "C" fn frpc_perror(handle: *const frpc_handle, prefix: *const 
         let handle = unsafe { handle.as_ref() }.ok_or("a null handle")?;
         // SAFETY: the caller's promise.
         let prefix = unsafe { text(prefix, "prefix") }?;
-        let _locked = handle.caller();
+        let locked = handle.caller(PATIENCE)?;
         // SAFETY: no other thread writes it now.
-        let text = unsafe { &(*handle.latest.get()).text };
+        let text = unsafe { (*handle.latest.get()).text };
+        drop(locked);
         let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
-        eprintln!("{prefix}: {}", String::from_utf8_lossy(&text[..end]));
+        // It has nowhere else to go.
+        let _ = writeln!(std::io::stderr(), "{prefix}: {}", String::from_utf8_lossy(&text[..end]));
         Ok(())
     });
 }

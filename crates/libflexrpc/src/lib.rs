@@ -15,7 +15,7 @@ mod callers;
 mod tls;
 mod xdr;
 
-use nix::libc::c_char;
+use nix::libc::{c_char, c_int};
 use std::cell::RefCell;
 use std::ffi::{CStr, CString};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -27,9 +27,36 @@ thread_local! {
 /// The text of an error after a panic.
 const DEFECT: &str = "a defect of libflexrpc; please report it";
 
+unsafe extern "C" {
+    fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
+}
+
+/// While it exists, pthread_cancel(3) has to wait: its unwinding may not pass through Rust's code.
+struct Uncancelled(c_int);
+
+impl Uncancelled {
+    fn begin() -> Self {
+        /// `PTHREAD_CANCEL_DISABLE`.
+        const DISABLE: c_int = 1;
+        let mut before = 0;
+        // SAFETY: it writes the old state to `before`, and only fails for unknown states.
+        unsafe { pthread_setcancelstate(DISABLE, &raw mut before) };
+        Self(before)
+    }
+}
+
+impl Drop for Uncancelled {
+    fn drop(&mut self) {
+        let mut unused = 0;
+        // SAFETY: as above; the state is one that it gave.
+        unsafe { pthread_setcancelstate(self.0, &raw mut unused) };
+    }
+}
+
 /// Runs `work`. Its error becomes `frpc_error()`'s text, and the result `failed`. A panic must not
 /// unwind into C.
 fn guarded<T>(failed: T, work: impl FnOnce() -> Result<T, String>) -> T {
+    let _uncancelled = Uncancelled::begin();
     let done = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err(DEFECT.to_owned()));
     done.unwrap_or_else(|error| {
         let text = CString::new(error.replace('\0', "\\0")).unwrap_or_default();

@@ -1,7 +1,10 @@
 /* The options and outcomes that the other programs don't use, with the server in the same process. */
 #include <flexrpc.h>
+#include <arpa/inet.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -21,6 +24,7 @@ static const struct timeval SHORT = { 0, 100000 };
 
 static struct opaque_auth body = { 0, NULL, 0 };
 static int running, most_running;
+static volatile int slow_calls;
 
 static void dispatch(frpc_request *request)
 {
@@ -28,6 +32,7 @@ static void dispatch(frpc_request *request)
 	char room[MAX_AUTH_BYTES] = { 0 };
 	switch (request->rq_proc) {
 	case SLOW:
+		slow_calls++;
 		usleep(SLOW_MS * 1000);
 		frpc_sendreply(request, (xdrproc_t)xdr_void, NULL);
 		break;
@@ -107,6 +112,25 @@ static void *call_by_shared(void *handle)
 	return NULL;
 }
 
+static void *call_slowly(void *handle)
+{
+	CHECK(call(handle, SLOW, PATIENCE) == FRPC_SUCCESS);
+	return NULL;
+}
+
+static struct timeval now(void)
+{
+	struct timeval time;
+	gettimeofday(&time, NULL);
+	return time;
+}
+
+static long ms_since(struct timeval begun)
+{
+	struct timeval time = now();
+	return (time.tv_sec - begun.tv_sec) * 1000 + (time.tv_usec - begun.tv_usec) / 1000;
+}
+
 static void check_shared(void)
 {
 	frpc_handle *handle = handle_of(PROGRAM, "tcp");
@@ -115,6 +139,29 @@ static void check_shared(void)
 		CHECK(!pthread_create(&threads[i], NULL, call_by_shared, handle));
 	for (int i = 0; i < CALLERS; i++)
 		CHECK(!pthread_join(threads[i], NULL));
+	/* Nobody waits for another's call longer than for one's own. */
+	slow_calls = 0;
+	CHECK(!pthread_create(&threads[0], NULL, call_slowly, handle));
+	while (!slow_calls)
+		usleep(1000);
+	struct timeval begun = now();
+	CHECK(call(handle, ECHO, SHORT) == FRPC_FAILED && strstr(frpc_error(), "took all the time"));
+	CHECK(ms_since(begun) < SLOW_MS);
+	CHECK(!pthread_join(threads[0], NULL));
+	/* The time to connect is part of a call's. The kernel connects to a listener that accepts nothing. */
+	int listener = socket(AF_INET, SOCK_STREAM, 0);
+	struct sockaddr_in silent = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t length = sizeof silent;
+	CHECK(!bind(listener, (struct sockaddr *)&silent, length) && !listen(listener, 1));
+	CHECK(!getsockname(listener, (struct sockaddr *)&silent, &length));
+	char at[32];
+	snprintf(at, sizeof at, "127.0.0.1:%d", ntohs(silent.sin_port));
+	frpc_handle *unanswered = frpc_createhandle(at, PROGRAM, VERSION, "tcp");
+	begun = now();
+	CHECK(call(unanswered, ECHO, SHORT) == FRPC_NOTEXECUTED && ms_since(begun) < 2000);
+	CHECK(strstr(frpc_outcome_of(unanswered)->text, "no answer in time"));
+	frpc_destroyhandle(unanswered);
+	close(listener);
 	frpc_destroyhandle(handle);
 }
 
@@ -139,7 +186,7 @@ static void check_outcomes(void)
 static void check_options(void)
 {
 	frpc_handle *handle = handle_of(PROGRAM, "tcp");
-	struct timeval time = { 3, 0 }, zero = { 0, 0 }, negative = { -1, 0 }, got_time;
+	struct timeval time = { 3, 0 }, zero = { 0, 0 }, negative = { -1, 0 }, day = { 86400, 0 }, got_time;
 	uint32_t small = 64, none = 0;
 	u_int got;
 	CHECK(frpc_control(handle, FRPC_SET_CONNECT_TIMEOUT, &time));
@@ -151,6 +198,7 @@ static void check_options(void)
 	CHECK(!frpc_control(handle, FRPC_SET_RESULT_BYTES, &none) && strstr(frpc_error(), "FRPC_SET_RESULT_BYTES"));
 	CHECK(!frpc_control(handle, 6, &none) && strstr(frpc_error(), "no option 6"));
 	CHECK(frpc_control(handle, FRPC_SET_LIKE, handle));
+	CHECK(frpc_control(handle, FRPC_SET_PEER_SILENCE, &day) && ask(handle, 9, &got) == FRPC_SUCCESS);
 	CHECK(frpc_control(handle, FRPC_SET_PEER_SILENCE, &time) && frpc_control(handle, FRPC_SET_PEER_SILENCE, &zero));
 	CHECK(ask(handle, 300, &got) == FRPC_SUCCESS && got == 300);
 	CHECK(frpc_control(handle, FRPC_SET_RESULT_BYTES, &small));
@@ -200,6 +248,10 @@ static void *serve(void *unused)
 static void check_wrong_arguments(void)
 {
 	frpc_handle *handle = handle_of(PROGRAM, "tcp");
+	frpc_outcome outcome;
+	CHECK(!frpc_control(handle, FRPC_SET_KEY, &(frpc_bytes){ "", (size_t)-1 }) && strstr(frpc_error(), "at most"));
+	CHECK(frpc_call_parallel(&handle, (size_t)-1, FAIL, (xdrproc_t)xdr_void, NULL, (xdrproc_t)xdr_void, NULL,
+				 &outcome, PATIENCE) == -1);
 	xdrproc_t nothing = (xdrproc_t)xdr_void;
 	CHECK(frpc_call(handle, FAIL, NULL_xdrproc_t, NULL, nothing, NULL, PATIENCE) == FRPC_FAILED);
 	CHECK(frpc_call(handle, FAIL, nothing, NULL, NULL_xdrproc_t, NULL, PATIENCE) == FRPC_FAILED);

@@ -197,8 +197,21 @@ impl Client {
     /// [`CallError::NotExecuted`]: the callee can't be reached or refuses a
     /// session.
     pub fn handle(&self, callee: SocketAddr, transport: Transport) -> Result<Handle, CallError> {
+        self.handle_within(callee, transport, self.shared.options.connect_timeout)
+    }
+
+    /// [`Client::handle`] for a call that must end in so much time.
+    ///
+    /// # Errors
+    /// Those of [`Client::handle`].
+    pub fn handle_within(
+        &self,
+        callee: SocketAddr,
+        transport: Transport,
+        time: Duration,
+    ) -> Result<Handle, CallError> {
         let mut handle = self.idle_handle(callee, transport);
-        let patience = clock::after(clock::now(), self.shared.options.connect_timeout);
+        let patience = clock::after(clock::now(), time.min(self.shared.options.connect_timeout));
         handle.make_ready(Some(patience))?;
         Ok(handle)
     }

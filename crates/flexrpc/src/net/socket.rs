@@ -216,17 +216,20 @@ pub(crate) fn finish_connect_tcp(fd: impl AsFd) -> io::Result<()> {
     prepare_tcp(fd)
 }
 
+/// Longest pause between probes that the kernel takes, in seconds (`MAX_TCP_KEEPIDLE`).
+const LONGEST_PROBE_S: u64 = 32_767;
+
 /// Lets the kernel probe the peer's host, and end the connection after `silence` without an
 /// acknowledgement: in whole seconds, two at least. The kernel also ends it if bytes have waited
 /// that long for room at the peer.
 pub(crate) fn notice_silence(fd: impl AsFd, silence: Duration) -> io::Result<()> {
-    let half = Duration::from_secs((silence.as_secs() / 2).max(1));
+    let half = Duration::from_secs((silence.as_secs() / 2).clamp(1, LONGEST_PROBE_S));
     sockopt::set_socket_keepalive(&fd, true)?;
     sockopt::set_tcp_keepidle(&fd, half)?;
     sockopt::set_tcp_keepintvl(&fd, half)?;
     // This timeout applies to probes too: their number doesn't count then.
     let silence = (2 * half).max(silence).as_millis();
-    Ok(sockopt::set_tcp_user_timeout(&fd, u32::try_from(silence).unwrap_or(u32::MAX))?)
+    Ok(sockopt::set_tcp_user_timeout(&fd, i32::try_from(silence).unwrap_or(i32::MAX).unsigned_abs())?)
 }
 
 /// Lets small messages leave at once, and receives block.

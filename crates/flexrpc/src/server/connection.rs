@@ -170,7 +170,8 @@ impl Connection {
                     let _ = self.fd.try_send(&[&frame]);
                     return Parked::Closed;
                 }
-                Response::Silence => {}
+                // As busy as one that gets an answer.
+                Response::Silence => line.active = clock::now(),
                 Response::Hangup => return Parked::Closed,
             }
         }

@@ -323,6 +323,7 @@ impl Core {
             Ok(Ok(())) => Err(Ended::too_large(reply.len(), limit)),
             Ok(Err(ServiceError::NoSuchProcedure)) => Err(Ended::Refused(Refusal::ProcedureUnavailable)),
             Ok(Err(ServiceError::Overloaded)) => Err(Ended::Refused(Refusal::Overloaded)),
+            Ok(Err(ServiceError::DeadlinePassed)) => Err(Ended::Refused(Refusal::DeadlinePassed)),
             Ok(Err(ServiceError::Fault(fault))) => Err(Ended::Fault(fault)),
             Ok(Err(ServiceError::Unanswered)) => Err(Ended::Unanswered),
             Err(_) => Err(Ended::panicked()),

@@ -68,6 +68,8 @@ pub enum ServiceError {
     NoSuchProcedure,
     /// The callee is at one of its limits, so nothing was executed.
     Overloaded,
+    /// The caller's deadline passed, so nothing was executed.
+    DeadlinePassed,
     /// Executed, with this error.
     Fault(Fault),
     /// Executed, and a caller of plain ONC RPC waits for no reply (batching). Other callers get [`Fault::system`].

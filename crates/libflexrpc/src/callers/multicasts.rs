@@ -1,12 +1,15 @@
 //! Multicasts: one call to several callees.
 
 use super::outcome::frpc_outcome;
-use super::{decode, duration, encode, frpc_handle};
+use super::{PATIENCE, decode, duration, encode, frpc_handle};
 use crate::guarded;
 use crate::xdr::{Routine, given};
 use bytes::Bytes;
 use nix::libc::{c_int, c_uint, c_void, size_t, timeval};
 use strait_flexrpc::{CallOptions, MulticastOptions, Procedure, Transport};
+
+/// More are a mistake in the count.
+const MOST_CALLEES: usize = 1 << 16;
 
 /// A multicast's results: one place for each callee, or none.
 struct Places<'a>(&'a dyn Fn(usize) -> *mut c_void);
@@ -25,6 +28,9 @@ unsafe fn multicast(
     if handles.is_null() || outcomes.is_null() || count == 0 {
         return Err("a multicast needs at least one handle, and an array of outcomes".to_owned());
     }
+    if count > MOST_CALLEES {
+        return Err(format!("{count} handles; at most {MOST_CALLEES}"));
+    }
     // SAFETY: the caller's promise.
     let handles = unsafe { std::slice::from_raw_parts(handles, count) };
     // SAFETY: the caller's promise.
@@ -33,7 +39,7 @@ unsafe fn multicast(
     let (args, result_routine) = ((given(args.0)?, args.1), given(result_routine)?);
     let timeout = duration(timeout)?;
     let (client, transport, program, options) = {
-        let first = handles[0].caller();
+        let first = handles[0].caller(timeout.unwrap_or(PATIENCE))?;
         let options = MulticastOptions {
             call: CallOptions { timeout: first.timeout.or(timeout), ..first.options.clone() },
             required: first.required,
@@ -44,7 +50,7 @@ unsafe fn multicast(
     };
     let mut callees = Vec::with_capacity(count);
     for (index, handle) in handles.iter().enumerate() {
-        let one = handle.caller();
+        let one = handle.caller(timeout.unwrap_or(PATIENCE))?;
         if one.transport != transport || (is_serial && transport != Transport::Tcp) {
             return Err("a multicast has one transport, and a serial one is over tcp".to_owned());
         }

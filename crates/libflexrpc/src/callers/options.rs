@@ -1,6 +1,6 @@
 //! `frpc_control`: the options of a handle, by the names of `enum frpc_option` without `FRPC_`.
 
-use super::{duration, frpc_auth_sys, frpc_bytes, frpc_handle};
+use super::{PATIENCE, duration, frpc_auth_sys, frpc_bytes, frpc_handle};
 use crate::guarded;
 use crate::tls::frpc_tls;
 use nix::libc::{c_int, c_uint, c_void, timeval};
@@ -78,14 +78,14 @@ unsafe fn control(handle: &frpc_handle, option: c_uint, value: *mut c_void) -> R
     let time = || duration(unsafe { value.cast::<timeval>().read() });
     if option == SET_LIKE {
         // SAFETY: see above.
-        let other = unsafe { &*value.cast::<frpc_handle>().cast_const() }.caller();
+        let other = unsafe { &*value.cast::<frpc_handle>().cast_const() }.caller(PATIENCE)?;
         let (client, settings) = (other.client.clone(), other.settings.clone());
         drop(other); // it may be the same one
-        let mut handle = handle.caller();
+        let mut handle = handle.caller(PATIENCE)?;
         (handle.client, handle.settings, handle.line) = (client, settings, None);
         return Ok(());
     }
-    let mut handle = handle.caller();
+    let mut handle = handle.caller(PATIENCE)?;
     match option {
         SET_TIMEOUT => handle.timeout = time()?,
         GET_TIMEOUT => {

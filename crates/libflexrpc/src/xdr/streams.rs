@@ -273,7 +273,9 @@ pub unsafe extern "C" fn frpc_xdrrec_skiprecord(xdrs: *mut Xdr) -> c_int {
     xdrs.memory = STREAM_MEMORY;
     let Some(records) = xdrs.records() else { return 0 };
     let done = records.skip();
-    records.is_last = false;
+    if done {
+        records.is_last = false; // after a failure, the same record is skipped further
+    }
     done.into()
 }
 
