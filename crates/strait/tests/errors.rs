@@ -1,5 +1,7 @@
 //! The command reports each error once, clearly, and by the exit code.
 
+#[path = "support/below.rs"]
+mod below;
 mod support;
 
 use std::io::Read;
@@ -42,6 +44,21 @@ fn a_local_target_that_cannot_be_written_is_named_in_one_line() {
 fn a_stored_target_that_cannot_be_written_is_named_in_one_line() {
     let gateway = with_a_file();
     gateway.run_with(["put", "-", &gateway.uri("/f/below")], b"x", &[]).fails(NOT_A_DIRECTORY, "/f/below: ");
+}
+
+#[test]
+fn targets_below_a_file_are_refused() {
+    let in_memory = Gateway::start(|_| ["--store", "memory:/"].map(str::to_owned).to_vec());
+    for gateway in [in_memory, Gateway::over_files()] {
+        below::are_refused(|args, input| gateway.run_with(args, input, &[]), |path| gateway.uri(path));
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let run = |args: &[&str], input: &[u8]| {
+        let mut strait = command(dir.path());
+        strait.args(args);
+        Run::of(strait, input)
+    };
+    below::are_refused(run, |path| format!("file://{}{path}", dir.path().display()));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::leftovers::{Leftover, Leftovers};
 use super::pump;
 use super::running::Running;
-use super::targets::{Targets, local_path, stored_name};
+use super::targets::{Targets, WITH_PARENTS, check_directory, local_path, stored_name};
 use crate::cli::Put;
 use crate::context::{Context, Place, umask};
 use crate::failure::Failure;
@@ -55,7 +55,10 @@ impl Upload {
         // A slash at its end is checked here.
         let target = &Place { slash: false, ..context.place(named).await? };
         self.check_capabilities(target)?;
-        let there = target.find().await?;
+        let there = match target.find().await {
+            Err(error) if error.kind() == ErrorKind::NotADirectory => None, // a parent is a file
+            found => found?,
+        };
         let into = there.as_ref().is_some_and(FileStatus::is_directory);
         if !into {
             self.check_single(target, named.ends_with('/'), there.is_some()).await?;
@@ -111,25 +114,19 @@ impl Upload {
     /// exist: a typing error shouldn't make a tree. A slash at its end means that it should be a
     /// directory.
     async fn check_single(&self, target: &Place, slash: bool, is_file: bool) -> Result<(), Failure> {
-        let fail = |kind, why: String| Err(Failure::at(kind, "put", &target.path, why));
-        let missing = |path| fail(ErrorKind::NotFound, format!("no directory {path}; make it with mkdir -p"));
-        if self.put.operands.len() > 1 && !is_file {
-            return missing(&target.path);
-        }
-        if self.put.operands.len() > 1 {
-            let why = "not a directory, and there are several sources";
-            return fail(ErrorKind::NotADirectory, why.to_owned());
+        let several = self.put.operands.len() > 1;
+        let fail = |why: &str| Err(Failure::at(ErrorKind::NotADirectory, "put", &target.path, why));
+        if several && is_file {
+            return fail("not a directory, and there are several sources");
         }
         if slash && is_file {
-            return fail(ErrorKind::NotADirectory, "not a directory".to_owned());
+            return fail("not a directory");
         }
-        let needed = if slash { Some(target.path.clone()) } else { target.path.parent() };
-        if let Some(needed) = needed
-            && target.at(needed.clone()).find().await?.is_none()
-        {
-            return missing(&needed);
+        let needed = if slash || several { Some(target.path.clone()) } else { target.path.parent() };
+        match needed {
+            Some(needed) => check_directory("put", target, &needed, WITH_PARENTS).await,
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// Counts the bytes to copy, for the progress bar: a bar whose end moves while directories are found
