@@ -8,6 +8,8 @@ use std::ffi::OsStr;
 use strait_testkit::MiniHdfs;
 use support::{Run, command};
 
+const INVALID_ARGUMENT: i32 = 17;
+
 /// Runs a command line without Hadoop's configuration.
 fn strait<A: AsRef<OsStr>>(args: &[A], input: &[u8]) -> Run {
     with(&[], args, input)
@@ -27,6 +29,19 @@ fn directory(hdfs: &MiniHdfs) -> (String, impl Fn(&str) -> String) {
     let root = format!("{}{directory}", hdfs.uri());
     strait(&["mkdir", &root], b"").ok();
     (directory, move |path: &str| format!("{root}{path}"))
+}
+
+#[test]
+fn a_refused_put_names_its_target_and_not_its_temporary_file() {
+    let hdfs = MiniHdfs::start().unwrap();
+    let (directory, uri) = directory(&hdfs);
+    let put = strait(&["put", "--replication", "600", "-", &uri("/f")], b"x");
+    put.fails(INVALID_ARGUMENT, &format!("exceeds maximum of 512 for {directory}/f"));
+    let reserved = strait(&["put", "-", &format!("{}/.reserved/f", hdfs.uri())], b"x");
+    reserved.fails(INVALID_ARGUMENT, "/.reserved/f");
+    for run in [put, reserved] {
+        assert!(!run.stderr.contains(".strait-put-"), "{}", run.stderr);
+    }
 }
 
 #[test]
