@@ -7,7 +7,7 @@ use std::io::Read;
 use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
-use strait_store::{Error, ErrorKind, Result, fail};
+use strait_store::{Error, ErrorKind, Result, fail, size};
 
 /// A configuration file is some kilobytes; a larger one is a mistake.
 const MAX_FILE_BYTES: u64 = 4 << 20;
@@ -218,14 +218,8 @@ impl HadoopConfig {
 
 /// `StringUtils.TraditionalBinaryPrefix.string2long`, for sizes above zero.
 fn bytes_of(text: &str) -> Option<u64> {
-    let unit = text.chars().last()?.to_ascii_lowercase();
-    let (number, shift) = match "kmgtpe".find(unit) {
-        Some(index) => (&text[..text.len() - 1], 10 * (index as u32 + 1)),
-        None => (text, 0),
-    };
-    let bytes = number.parse::<u64>().ok()?.checked_mul(1 << shift)?;
     // Java's longs have a sign.
-    (1..=i64::MAX as u64).contains(&bytes).then_some(bytes)
+    size::bytes(text).filter(|bytes| (1..=i64::MAX as u64).contains(bytes))
 }
 
 /// `Configuration.getTimeDuration`, for seconds.

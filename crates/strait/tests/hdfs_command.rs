@@ -49,3 +49,13 @@ fn targets_below_a_file_are_refused() {
     let hdfs = MiniHdfs::start().unwrap();
     below::are_refused(|args, input| strait(args, input), directory(&hdfs).1);
 }
+
+#[test]
+fn blocks_are_as_large_as_their_number_with_a_unit_says() {
+    let hdfs = MiniHdfs::start().unwrap();
+    let (_, uri) = directory(&hdfs);
+    for (name, size, bytes) in [("/a", "2m", "2097152"), ("/b", "64KiB", "65536"), ("/c", "1024", "1024")] {
+        strait(&["put", "--block-size", size, "-", &uri(name)], b"x").ok();
+        assert_eq!(strait(&["stat", "--format", "%o", &uri(name)], b"").text().trim_end(), bytes, "{size}");
+    }
+}
