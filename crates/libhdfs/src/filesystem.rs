@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use strait_store::process::PerProcess;
 use strait_store::{FileSystem, Principal, Result, Scheme, StorePath, StoreUri, encoding};
-use strait_store_any::{HadoopConfig, OpenOptions};
+use strait_store_any::{DEFAULT_STORE, HadoopConfig, OpenOptions, with_host};
 
 /// The store and the user that a program wants.
 #[derive(Default)]
@@ -49,7 +49,7 @@ impl Connection {
         for (name, value) in &target.properties {
             config.set(name, value.as_deref().unwrap_or_default());
         }
-        let uri = StoreUri::parse(&target.uri(&config)?)?;
+        let uri = with_host(StoreUri::parse(&target.uri(&config)?)?, Some(&config))?;
         let uri = uri.at(StorePath::root());
         let mut options = OpenOptions::from_environment(target.user.as_deref())?;
         if let Some(store) = &options.strait.store {
@@ -126,7 +126,7 @@ impl Connection {
             text.split_once(":/").is_some_and(|(scheme, _)| Scheme::named(scheme).is_some());
         if begins_with_scheme {
             let (uri, path) = split_uri(&text);
-            let uri = StoreUri::parse(uri)?;
+            let uri = with_host(StoreUri::parse(uri)?, Some(&self.config))?;
             if address(&uri) != address(&self.uri) {
                 return Err(Failure::invalid(format!("{text}: not in {}", self.uri.store())));
             }
@@ -209,7 +209,7 @@ impl Target {
         let name = match self.name.as_deref() {
             None => return Ok("file:///".to_owned()),
             Some("default") => {
-                let default = configuration::value(config, configuration::DEFAULT_STORE).unwrap_or_default();
+                let default = configuration::value(config, DEFAULT_STORE).unwrap_or_default();
                 // Before Hadoop 0.20, the default was a host.
                 return Ok(if default.contains(":/") { default } else { format!("hdfs://{default}") });
             }
@@ -359,7 +359,7 @@ mod tests {
     fn uri(name: Option<&str>, port: u16, default: Option<&str>) -> Option<String> {
         let target = Target { name: name.map(str::to_owned), port, ..Target::default() };
         let mut config = HadoopConfig::default();
-        default.iter().for_each(|default| config.set(configuration::DEFAULT_STORE, *default));
+        default.iter().for_each(|default| config.set(DEFAULT_STORE, *default));
         target.uri(&config).ok()
     }
 

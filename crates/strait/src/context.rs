@@ -183,9 +183,10 @@ impl Context {
         Ok(Place { fs, path: StorePath::root(), store: uri.to_string(), ..place })
     }
 
-    /// Parses a URI; its gateway store comes from itself or from the flags.
+    /// Parses a URI; its gateway store comes from itself or from the flags. If it names no namenode, Hadoop's
+    /// configuration does.
     pub fn uri(&self, text: &str) -> strait_store::Result<StoreUri> {
-        let uri = StoreUri::parse(text)?;
+        let uri = strait_store_any::with_host(StoreUri::parse(text)?, None)?;
         match &self.gateway_store {
             Some(store) => uri.in_gateway_store(store),
             None => Ok(uri),

@@ -59,3 +59,23 @@ fn blocks_are_as_large_as_their_number_with_a_unit_says() {
         assert_eq!(strait(&["stat", "--format", "%o", &uri(name)], b"").text().trim_end(), bytes, "{size}");
     }
 }
+
+#[test]
+fn a_uri_without_a_namenode_is_in_hadoops_default_store() {
+    let hdfs = MiniHdfs::start().unwrap();
+    let (directory, uri) = directory(&hdfs);
+    let short = |path: &str| format!("hdfs://{directory}{path}");
+    let configured = |args: &[&str], input: &[u8]| {
+        with(&[("HADOOP_CONF_DIR", hdfs.configuration().as_os_str())], args, input)
+    };
+    configured(&["put", "-", &short("/f")], b"content").ok();
+    assert_eq!(configured(&["cat", &short("/[f]")], b"").text(), "content");
+    assert_eq!(strait(&["cat", &uri("/f")], b"").text(), "content");
+    // Both name one store.
+    configured(&["mv", &short("/f"), &uri("/g")], b"").ok();
+    assert_eq!(configured(&["ls", "-C", &short("")], b"").text(), format!("{directory}/g\n"));
+    strait(&["ls", &short("")], b"").fails(INVALID_ARGUMENT, "fs.defaultFS");
+    // As Hadoop's own tools.
+    let cat = hdfs.shell(&["-cat", &short("/g")]).unwrap();
+    assert_eq!(cat.stdout, b"content");
+}
