@@ -74,6 +74,9 @@ fn a_uri_without_a_namenode_is_in_hadoops_default_store() {
     // Both name one store.
     configured(&["mv", &short("/f"), &uri("/g")], b"").ok();
     assert_eq!(configured(&["ls", "-C", &short("")], b"").text(), format!("{directory}/g\n"));
+    // A host of `run` needs no configuration of its own.
+    let plan = configured(&["run", "--launcher", "local", "--dry-run", &short("/g"), "--", "cat"], b"");
+    assert!(plan.text().contains(&uri("/g")), "{}", plan.text());
     strait(&["ls", &short("")], b"").fails(INVALID_ARGUMENT, "fs.defaultFS");
     // As Hadoop's own tools.
     let cat = hdfs.shell(&["-cat", &short("/g")]).unwrap();
