@@ -49,8 +49,7 @@ impl Connection {
         for (name, value) in &target.properties {
             config.set(name, value.as_deref().unwrap_or_default());
         }
-        let uri = with_host(StoreUri::parse(&target.uri(&config)?)?, Some(&config))?;
-        let uri = uri.at(StorePath::root());
+        let uri = target.store(&config)?.at(StorePath::root());
         let mut options = OpenOptions::from_environment(target.user.as_deref())?;
         if let Some(store) = &options.strait.store {
             // A store in the URI precedes the environment's.
@@ -204,7 +203,11 @@ pub struct Side<'s> {
 }
 
 impl Target {
-    /// The store's URI.
+    fn store(&self, config: &HadoopConfig) -> Outcome<StoreUri> {
+        Ok(with_host(StoreUri::parse(&self.uri(config)?)?, Some(config))?)
+    }
+
+    /// The store's URI, perhaps without a host.
     fn uri(&self, config: &HadoopConfig) -> Outcome<String> {
         let name = match self.name.as_deref() {
             None => return Ok("file:///".to_owned()),
@@ -382,6 +385,15 @@ mod tests {
         ] {
             assert_eq!(uri(name, port, default).as_deref(), wanted, "{name:?} {port}");
         }
+    }
+
+    #[test]
+    fn a_name_without_a_namenode_is_the_default_store() {
+        let target = Target { name: Some("hdfs:///".to_owned()), ..Target::default() };
+        let mut config = HadoopConfig::default();
+        assert!(target.store(&config).is_err());
+        config.set(DEFAULT_STORE, "hdfs://nn:1/user");
+        assert_eq!(target.store(&config).ok().map(|uri| uri.store()).as_deref(), Some("hdfs://nn:1"));
     }
 
     #[test]
