@@ -3,12 +3,7 @@
 use crate::failure::{Failure, Outcome};
 use std::env;
 use std::path::Path;
-use strait_store_any::HadoopConfig;
-
-/// The property that names the store of "default".
-pub const DEFAULT_STORE: &str = "fs.defaultFS";
-/// Its name before Hadoop 2.
-const OLD_DEFAULT_STORE: &str = "fs.default.name";
+use strait_store_any::{DEFAULT_STORE, HadoopConfig};
 
 /// Values of properties that no file sets, of those that programs ask for.
 const DEFAULTS: [(&str, &str); 4] = [
@@ -33,11 +28,6 @@ pub fn load() -> Outcome<HadoopConfig> {
         }
         _ => HadoopConfig::load()?,
     };
-    if config.get(DEFAULT_STORE).is_none()
-        && let Some(old) = config.get(OLD_DEFAULT_STORE).map(str::to_owned)
-    {
-        config.set(DEFAULT_STORE, old);
-    }
     if let Some(store) = env::var("STRAIT_STORE").ok().filter(|store| !store.is_empty()) {
         config.set(DEFAULT_STORE, store);
     }

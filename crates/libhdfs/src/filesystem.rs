@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use strait_store::process::PerProcess;
 use strait_store::{FileSystem, Principal, Result, Scheme, StorePath, StoreUri, encoding};
-use strait_store_any::{HadoopConfig, OpenOptions};
+use strait_store_any::{DEFAULT_STORE, HadoopConfig, OpenOptions, with_host};
 
 /// The store and the user that a program wants.
 #[derive(Default)]
@@ -49,8 +49,7 @@ impl Connection {
         for (name, value) in &target.properties {
             config.set(name, value.as_deref().unwrap_or_default());
         }
-        let uri = StoreUri::parse(&target.uri(&config)?)?;
-        let uri = uri.at(StorePath::root());
+        let uri = target.store(&config)?.at(StorePath::root());
         let mut options = OpenOptions::from_environment(target.user.as_deref())?;
         if let Some(store) = &options.strait.store {
             // A store in the URI precedes the environment's.
@@ -126,7 +125,7 @@ impl Connection {
             text.split_once(":/").is_some_and(|(scheme, _)| Scheme::named(scheme).is_some());
         if begins_with_scheme {
             let (uri, path) = split_uri(&text);
-            let uri = StoreUri::parse(uri)?;
+            let uri = with_host(StoreUri::parse(uri)?, Some(&self.config))?;
             if address(&uri) != address(&self.uri) {
                 return Err(Failure::invalid(format!("{text}: not in {}", self.uri.store())));
             }
@@ -204,12 +203,16 @@ pub struct Side<'s> {
 }
 
 impl Target {
-    /// The store's URI.
+    fn store(&self, config: &HadoopConfig) -> Outcome<StoreUri> {
+        Ok(with_host(StoreUri::parse(&self.uri(config)?)?, Some(config))?)
+    }
+
+    /// The store's URI, perhaps without a host.
     fn uri(&self, config: &HadoopConfig) -> Outcome<String> {
         let name = match self.name.as_deref() {
             None => return Ok("file:///".to_owned()),
             Some("default") => {
-                let default = configuration::value(config, configuration::DEFAULT_STORE).unwrap_or_default();
+                let default = configuration::value(config, DEFAULT_STORE).unwrap_or_default();
                 // Before Hadoop 0.20, the default was a host.
                 return Ok(if default.contains(":/") { default } else { format!("hdfs://{default}") });
             }
@@ -359,7 +362,7 @@ mod tests {
     fn uri(name: Option<&str>, port: u16, default: Option<&str>) -> Option<String> {
         let target = Target { name: name.map(str::to_owned), port, ..Target::default() };
         let mut config = HadoopConfig::default();
-        default.iter().for_each(|default| config.set(configuration::DEFAULT_STORE, *default));
+        default.iter().for_each(|default| config.set(DEFAULT_STORE, *default));
         target.uri(&config).ok()
     }
 
@@ -382,6 +385,15 @@ mod tests {
         ] {
             assert_eq!(uri(name, port, default).as_deref(), wanted, "{name:?} {port}");
         }
+    }
+
+    #[test]
+    fn a_name_without_a_namenode_is_the_default_store() {
+        let target = Target { name: Some("hdfs:///".to_owned()), ..Target::default() };
+        let mut config = HadoopConfig::default();
+        assert!(target.store(&config).is_err());
+        config.set(DEFAULT_STORE, "hdfs://nn:1/user");
+        assert_eq!(target.store(&config).ok().map(|uri| uri.store()).as_deref(), Some("hdfs://nn:1"));
     }
 
     #[test]

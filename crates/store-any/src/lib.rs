@@ -24,7 +24,7 @@ use strait_store::{
 use strait_store_hdfs::HdfsStore;
 
 mod environment;
-pub use strait_store_hdfs::HadoopConfig;
+pub use strait_store_hdfs::{DEFAULT_STORE, HadoopConfig};
 
 pub use strait_store_object::Options as ObjectOptions;
 pub use strait_store_plugin::Launch;
@@ -42,6 +42,27 @@ pub struct OpenOptions {
     pub object: strait_store_object::Options,
     /// Plugins and libraries.
     pub foreign: ForeignOptions,
+}
+
+/// `uri` with the host that `config` names, if it has none of its own. Without `config`, Hadoop's configuration files
+/// name it.
+///
+/// # Errors
+/// InvalidArgument if none is named, and those of the files.
+pub fn with_host(uri: StoreUri, config: Option<&HadoopConfig>) -> Result<StoreUri> {
+    if !uri.is_of_default_host() {
+        return Ok(uri);
+    }
+    let loaded;
+    let config = match config {
+        Some(config) => config,
+        None => {
+            loaded = HadoopConfig::load()?;
+            &loaded
+        }
+    };
+    let authority = config.default_authority().map_err(|error| error.at("open", uri.to_string()))?;
+    StoreUri::parse(&format!("{}://{authority}{}", uri.scheme(), uri.path()))
 }
 
 /// Opens the whole store of `uri`; [`StoreUri::path`] is a path in it.
@@ -131,4 +152,32 @@ pub fn endpoint(uri: &StoreUri, options: &OpenOptions) -> Option<(String, u16)> 
     };
     // A host without dots and port may be a nameservice of Hadoop's configuration.
     Some((host.to_owned(), port.unwrap_or(default)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_uri_without_a_host_gets_that_of_the_configuration() {
+        let mut config = HadoopConfig::default();
+        config.set(DEFAULT_STORE, "hdfs://nn:8020/user");
+        let uri = |text, config: &HadoopConfig| {
+            with_host(StoreUri::parse(text).unwrap(), Some(config)).map(|uri| uri.to_string())
+        };
+        for (text, wanted) in [
+            ("hdfs:///a b", "hdfs://nn:8020/a b"),
+            ("hdfs:/", "hdfs://nn:8020/"),
+            ("hdfs://other/a", "hdfs://other/a"),
+            ("strait://gw/a", "strait://gw/a"),
+            ("file:///a", "file:///a"),
+        ] {
+            assert_eq!(uri(text, &config).unwrap(), wanted);
+        }
+        let error = uri("hdfs:///a", &HadoopConfig::default()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+        assert!(error.to_string().starts_with("open hdfs:///a: which namenode?"), "{error}");
+        config.set(DEFAULT_STORE, "hdfs://no:port/");
+        assert_eq!(uri("hdfs:///a", &config).unwrap_err().kind(), ErrorKind::InvalidArgument);
+    }
 }

@@ -7,13 +7,18 @@ use std::io::Read;
 use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
-use strait_store::{Error, ErrorKind, Result, fail};
+use strait_store::{Error, ErrorKind, Result, fail, size};
 
 /// A configuration file is some kilobytes; a larger one is a mistake.
 const MAX_FILE_BYTES: u64 = 4 << 20;
 
 /// A namenode's port if the URI names none (`HdfsClientConfigKeys.DFS_NAMENODE_RPC_PORT_DEFAULT`).
 const DEFAULT_NAMENODE_PORT: u16 = 8020;
+
+/// The property that names the store of paths without one.
+pub const DEFAULT_STORE: &str = "fs.defaultFS";
+/// Its name before Hadoop 2.
+const OLD_DEFAULT_STORE: &str = "fs.default.name";
 
 /// `dfs.checksum.combine.mode` of hdfs-site.xml.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,6 +75,11 @@ impl HadoopConfig {
                 read => read.map_err(|error| error.at("read", path.display().to_string()))?,
             }
         }
+        if config.get(DEFAULT_STORE).is_none()
+            && let Some(old) = config.get(OLD_DEFAULT_STORE).map(str::to_owned)
+        {
+            config.set(DEFAULT_STORE, old);
+        }
         Ok(config)
     }
 
@@ -109,6 +119,33 @@ impl HadoopConfig {
     /// All properties, in no order.
     pub fn properties(&self) -> impl Iterator<Item = (&str, &str)> {
         self.properties.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
+    /// The namenode or nameservice that a URI without one means, as in Hadoop's own tools.
+    ///
+    /// # Errors
+    /// InvalidArgument if fs.defaultFS isn't set, or names no HDFS.
+    pub fn default_authority(&self) -> Result<&str> {
+        let refuse = |why: String| fail(ErrorKind::InvalidArgument, why);
+        let Some(store) = self.get(DEFAULT_STORE) else {
+            return refuse(format!(
+                "which namenode? write hdfs://HOST:PORT/path; or set {DEFAULT_STORE} in core-site.xml, and \
+                 HADOOP_CONF_DIR to its directory"
+            ));
+        };
+        let authority = match store.split_once(':') {
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("hdfs") => rest.strip_prefix("//"),
+            // Before Hadoop 0.20 it was a host, perhaps with a port.
+            _ if !store.contains('/') && store != "local" => Some(store),
+            _ => None,
+        };
+        match authority.and_then(|rest| rest.split('/').next()).filter(|authority| !authority.is_empty()) {
+            Some(authority) => Ok(authority),
+            None => refuse(format!(
+                "which namenode? write hdfs://HOST:PORT/path: {DEFAULT_STORE} is {store:?} in Hadoop's \
+                 configuration, which names none"
+            )),
+        }
     }
 
     /// The `host:port` of each namenode behind `authority` (`host`,
@@ -218,14 +255,8 @@ impl HadoopConfig {
 
 /// `StringUtils.TraditionalBinaryPrefix.string2long`, for sizes above zero.
 fn bytes_of(text: &str) -> Option<u64> {
-    let unit = text.chars().last()?.to_ascii_lowercase();
-    let (number, shift) = match "kmgtpe".find(unit) {
-        Some(index) => (&text[..text.len() - 1], 10 * (index as u32 + 1)),
-        None => (text, 0),
-    };
-    let bytes = number.parse::<u64>().ok()?.checked_mul(1 << shift)?;
     // Java's longs have a sign.
-    (1..=i64::MAX as u64).contains(&bytes).then_some(bytes)
+    size::bytes(text).filter(|bytes| (1..=i64::MAX as u64).contains(bytes))
 }
 
 /// `Configuration.getTimeDuration`, for seconds.
@@ -269,6 +300,44 @@ mod tests {
         assert_eq!(config.namenodes("host").unwrap(), ["host:8020"]);
         assert_eq!(config.namenodes("host:9").unwrap(), ["host:9"]);
         assert_eq!(config.namenodes("bare").unwrap_err().kind(), ErrorKind::InvalidArgument);
+    }
+
+    #[test]
+    fn the_default_store_names_the_namenode_if_it_is_hdfs() {
+        for (store, wanted) in [
+            ("hdfs://nn:8020", Some("nn:8020")),
+            ("hdfs://nn:8020/user/alice", Some("nn:8020")),
+            ("HDFS://prod/", Some("prod")),
+            ("hdfs://[::1]:9/", Some("[::1]:9")),
+            ("nn:9000", Some("nn:9000")),
+            ("nn", Some("nn")),
+            ("local", None),
+            ("file:///", None),
+            ("hdfs:///", None),
+            ("hdfs:", None),
+            ("viewfs://prod/", None),
+        ] {
+            let config = config(&[("fs.defaultFS", store)]);
+            let authority = config.default_authority();
+            let told = authority.as_ref().err().map(ToString::to_string).unwrap_or_default();
+            assert!(wanted.is_some() || told.contains(store) && told.contains("write hdfs://"), "{told}");
+            assert_eq!(authority.ok(), wanted, "{store}");
+        }
+        let none = config(&[]).default_authority().unwrap_err().to_string();
+        assert!(none.contains("fs.defaultFS") && none.contains("HADOOP_CONF_DIR"), "{none}");
+    }
+
+    #[test]
+    fn the_default_stores_old_name_counts_if_the_new_one_is_missing() {
+        let dir = tempfile::tempdir().unwrap();
+        let property =
+            |name, value| format!("<property><name>{name}</name><value>{value}</value></property>");
+        let (old, new) = (property("fs.default.name", "hdfs://old"), property("fs.defaultFS", "hdfs://new"));
+        for (properties, wanted) in [(old.clone(), "old"), (format!("{new}{old}"), "new")] {
+            let text = format!("<configuration>{properties}</configuration>");
+            std::fs::write(dir.path().join("core-site.xml"), text).unwrap();
+            assert_eq!(HadoopConfig::load_from(dir.path()).unwrap().default_authority().unwrap(), wanted);
+        }
     }
 
     #[test]

@@ -48,7 +48,7 @@ mod wire;
 mod write;
 
 use async_trait::async_trait;
-pub use config::HadoopConfig;
+pub use config::{DEFAULT_STORE, HadoopConfig};
 use errors::Effect;
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
@@ -76,7 +76,7 @@ pub struct HdfsStore {
 
 impl HdfsStore {
     /// Connects to `hdfs://HOST[:PORT]`, or to a nameservice of hdfs-site.xml (in
-    /// `$HADOOP_CONF_DIR`).
+    /// `$HADOOP_CONF_DIR`). `hdfs://` alone is fs.defaultFS of core-site.xml.
     ///
     /// # Errors
     /// InvalidArgument for another kind of URI. Unavailable if no namenode answers: at once, with

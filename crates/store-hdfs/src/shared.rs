@@ -34,7 +34,7 @@ pub(super) struct Shared {
 impl Shared {
     /// Connects; see [`super::HdfsStore::connect_by`].
     pub async fn connect(uri: &str, config: HadoopConfig) -> Result<Self> {
-        let authority = authority_of(uri)?;
+        let authority = authority_of(uri, &config)?;
         let checksum_mode = config.checksum_mode()?;
         let namenodes = config.namenodes(authority)?;
         let clients = Arc::new(Clients::new(authority, &namenodes, &config));
@@ -106,12 +106,12 @@ impl Shared {
     }
 }
 
-/// The part of `hdfs://AUTHORITY/` that names the namenode.
-fn authority_of(uri: &str) -> Result<&str> {
+/// The part of `hdfs://AUTHORITY/` that names the namenode. If there is none, the configuration names it.
+fn authority_of<'a>(uri: &'a str, config: &'a HadoopConfig) -> Result<&'a str> {
     let wrong = |why| fail(ErrorKind::InvalidArgument, why);
     let Some(rest) = uri.strip_prefix("hdfs://") else { return wrong("an HDFS URI begins with hdfs://") };
     match rest.strip_suffix('/').unwrap_or(rest) {
-        "" => wrong("the URI names no namenode; write hdfs://HOST:PORT"),
+        "" => config.default_authority(),
         authority if authority.contains(['/', '?', '#']) => {
             wrong("a store is a whole HDFS: the URI ends after host and port")
         }

@@ -33,7 +33,8 @@ pub enum Scheme {
     File,
     /// A store in memory, for tests: `memory:///`.
     Memory,
-    /// HDFS, by a namenode or a nameservice: `hdfs://namenode:8020/`.
+    /// HDFS, by a namenode or a nameservice: `hdfs://namenode:8020/`. Without either, `hdfs:///` is the one that
+    /// Hadoop's configuration names.
     Hdfs,
     /// Kadoop, by its namenode: `kadoop://namenode:9091/`.
     Kadoop,
@@ -182,6 +183,7 @@ impl StoreUri {
             _ if scheme.has_buckets() && !is_bucket(authority) => {
                 refuse(format!("{text}: which bucket? write {}", scheme.form()))
             }
+            Scheme::Hdfs if authority.is_empty() => Ok(uri),
             _ if scheme.has_ports() => match host_and_port(authority) {
                 Ok(_) => Ok(uri),
                 Err(why) => refuse(format!("{text}: {why}")),
@@ -255,6 +257,11 @@ impl StoreUri {
     /// Another path in the same store.
     pub fn at(&self, path: StorePath) -> Self {
         Self { path, ..self.clone() }
+    }
+
+    /// Whether a configuration names the host, and not the URI.
+    pub fn is_of_default_host(&self) -> bool {
+        self.scheme == Scheme::Hdfs && self.authority.is_empty()
     }
 
     /// The store that the URI names at a gateway. None: the gateway's default, or a URI of another
@@ -464,6 +471,20 @@ mod tests {
             assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{text}");
             let remedy = if text == "gs:x" { "begin with /" } else { "write " };
             assert!(error.message().contains(remedy), "{error}");
+        }
+    }
+
+    #[test]
+    fn only_for_hdfs_may_a_configuration_name_the_host() {
+        for text in ["hdfs:///a/b", "hdfs:/a/b", "HDFS:///a/b"] {
+            let uri = StoreUri::parse(text).unwrap();
+            assert!(uri.is_of_default_host() && uri.host_and_port().is_none(), "{text}");
+            assert_eq!(uri.to_string(), "hdfs:///a/b");
+        }
+        assert!(StoreUri::parse("hdfs://").unwrap().is_of_default_host());
+        assert!(!StoreUri::parse("hdfs://nn/a").unwrap().is_of_default_host());
+        for text in ["kadoop:///a", "strait:///a", "hdfs://:8020/a", "hdfs:///nn:8020/a"] {
+            assert_eq!(StoreUri::parse(text).expect_err(text).kind(), ErrorKind::InvalidArgument);
         }
     }
 

@@ -25,7 +25,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Duration;
 use strait_gateway::HttpAccess;
-use strait_store::encoding;
+use strait_store::{encoding, size};
 use tracing::level_filters::LevelFilter;
 
 /// A day: longer than any command is waited for.
@@ -163,6 +163,12 @@ fn operand() -> impl TypedValueParser<Value = String> {
         Ok(text) => text,
         Err(bytes) => encoding::encode(bytes.as_bytes()).into_owned(),
     })
+}
+
+/// A number of bytes, perhaps with a unit.
+fn bytes<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
+    let number = size::bytes_of_person(text).and_then(|number| T::try_from(number).ok());
+    number.ok_or_else(|| "give a number of bytes, such as 134217728 or 128m".to_owned())
 }
 
 /// The value of a variable that represents a flag.
@@ -516,8 +522,8 @@ pub struct Put {
     /// Number of replicas. A store that keeps none refuses this, and --block-size.
     #[arg(long, value_name = "N")]
     pub replication: Option<u16>,
-    /// Bytes per block.
-    #[arg(long, value_name = "BYTES")]
+    /// Bytes per block, such as 134217728 or 128m.
+    #[arg(long, value_name = "BYTES", value_parser = bytes::<u64>)]
     pub block_size: Option<u64>,
     /// Fail unless so many replicas are on disk, if that is more than the store's own minimum. Only Kadoop knows
     /// a minimum; other stores ignore this.

@@ -7,7 +7,7 @@ use crate::messages::Messages;
 use crate::output::Output;
 use crate::password::PasswordSource;
 use crate::tally::Tally;
-use crate::waiting::{Typing, Waiting, Watched};
+use crate::waiting::{Aliases, Typing, Waiting, Watched};
 use crate::{password, relative, tokens};
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -55,6 +55,8 @@ pub struct Context {
     own_sessions: RefCell<Vec<Arc<StraitStore>>>,
     /// Whether a person types a password for one of the stores.
     typing: Typing,
+    /// Paths that notices about stores name in place of others.
+    pub aliases: Aliases,
 }
 
 /// A path in an open store.
@@ -115,6 +117,7 @@ impl Context {
             borrowed: RefCell::new(Borrowed::of_environment(global.logins_fd)),
             own_sessions: RefCell::default(),
             typing: Typing::default(),
+            aliases: Aliases::default(),
         }
     }
 
@@ -180,9 +183,10 @@ impl Context {
         Ok(Place { fs, path: StorePath::root(), store: uri.to_string(), ..place })
     }
 
-    /// Parses a URI; its gateway store comes from itself or from the flags.
+    /// Parses a URI; its gateway store comes from itself or from the flags. If it names no namenode, Hadoop's
+    /// configuration does.
     pub fn uri(&self, text: &str) -> strait_store::Result<StoreUri> {
-        let uri = StoreUri::parse(text)?;
+        let uri = strait_store_any::with_host(StoreUri::parse(text)?, None)?;
         match &self.gateway_store {
             Some(store) => uri.in_gateway_store(store),
             None => Ok(uri),
@@ -250,7 +254,7 @@ impl Context {
 
     /// Notices about the store of this URI.
     fn waiting(&self, store: &str) -> Waiting {
-        Waiting::typed(self.messages(), store, self.typing.clone())
+        Waiting::with(self.messages(), store, self.typing.clone(), self.aliases.clone())
     }
 
     /// Options for opening stores.

@@ -61,9 +61,25 @@ impl Failure {
 
     /// A store's error, reported for the path that the user gave instead of the failed one.
     pub fn naming(error: Error, operation: &'static str, path: &StorePath) -> Self {
-        let retry_safe = error.retry_safe();
-        let told = Error::new(error.kind(), error.message().to_owned()).at(operation, path);
-        Self::Error(told.with_retry_safe(retry_safe).caused_by(error))
+        let message = error.message().to_owned();
+        Self::saying(message, error, operation, path)
+    }
+
+    /// As [`Failure::naming`], for an operation on a temporary file beside `path`. Stores may have its name in their
+    /// messages.
+    pub fn of_temporary(
+        error: Error,
+        operation: &'static str,
+        temporary: &StorePath,
+        path: &StorePath,
+    ) -> Self {
+        let message = error.message().replace(temporary.name(), path.name());
+        Self::saying(message, error, operation, path)
+    }
+
+    fn saying(message: String, error: Error, operation: &'static str, path: &StorePath) -> Self {
+        let told = Error::new(error.kind(), message).at(operation, path);
+        Self::Error(told.with_retry_safe(error.retry_safe()).caused_by(error))
     }
 
     /// A failed operation on a file of this host.

@@ -5,10 +5,11 @@ use crate::messages::Messages;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::{self, BoxStream, StreamExt};
+use std::collections::HashMap;
 use std::fmt;
 use std::ops::Range;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use strait_store::{
     BlockLocation, Capabilities, Checksum, CreateOptions, FileReader, FileStatus, FileSystem, FileWriter,
@@ -32,6 +33,7 @@ struct Inner {
     state: String,
     told: Mutex<Option<Instant>>,
     typing: Typing,
+    aliases: Aliases,
 }
 
 /// Whether a person types a password. No store is slow meanwhile.
@@ -69,25 +71,60 @@ impl Typing {
     }
 }
 
+/// Paths that notices name in place of others. A user knows the target of a copy, and not its temporary file.
+#[derive(Clone, Default)]
+pub struct Aliases(Arc<Mutex<HashMap<StorePath, StorePath>>>);
+
+/// Notices name another path in place of this one until it is dropped.
+pub struct Alias {
+    of: StorePath,
+    aliases: Aliases,
+}
+
+impl Aliases {
+    /// Names `known` in place of `path`.
+    pub fn add(&self, path: &StorePath, known: &StorePath) -> Alias {
+        self.lock().insert(path.clone(), known.clone());
+        Alias { of: path.clone(), aliases: self.clone() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<StorePath, StorePath>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Alias {
+    fn drop(&mut self) {
+        self.aliases.lock().remove(&self.of);
+    }
+}
+
 impl Waiting {
     /// For requests to this store (its URI).
     pub fn new(messages: Messages, store: &str) -> Self {
-        Self::typed(messages, store, Typing::default())
+        Self::with(messages, store, Typing::default(), Aliases::default())
     }
 
-    /// As [`Waiting::new`], where a request may have to wait for a person's password.
-    pub fn typed(messages: Messages, store: &str, typing: Typing) -> Self {
-        Self::telling(format!("{store} hasn't answered"), typing, move |notice| messages.warn(notice))
+    /// As [`Waiting::new`], where a request may have to wait for a person's password, or be about a path with an
+    /// alias.
+    pub fn with(messages: Messages, store: &str, typing: Typing, aliases: Aliases) -> Self {
+        let state = format!("{store} hasn't answered");
+        Self::telling(state, typing, aliases, move |notice| messages.warn(notice))
     }
 
     /// For a program that has to open this pipe.
     pub fn for_pipe(messages: Messages, pipe: &str) -> Self {
         let state = format!("no program has opened the pipe {pipe} for writing");
-        Self::telling(state, Typing::default(), move |notice| messages.warn(notice))
+        Self::telling(state, Typing::default(), Aliases::default(), move |notice| messages.warn(notice))
     }
 
-    fn telling(state: String, typing: Typing, tell: impl Fn(&str) + Send + Sync + 'static) -> Self {
-        Self(Arc::new(Inner { tell: Box::new(tell), state, told: Mutex::default(), typing }))
+    fn telling(
+        state: String,
+        typing: Typing,
+        aliases: Aliases,
+        tell: impl Fn(&str) + Send + Sync + 'static,
+    ) -> Self {
+        Self(Arc::new(Inner { tell: Box::new(tell), state, told: Mutex::default(), typing, aliases }))
     }
 
     /// Waits for the store's answer to `operation`.
@@ -107,6 +144,16 @@ impl Waiting {
             self.tell(&operation, began);
             notice = Instant::now() + AGAIN;
         }
+    }
+
+    /// As [`Waiting::on`], for an operation on a path.
+    async fn on_path<T>(
+        &self,
+        operation: &'static str,
+        path: &StorePath,
+        answer: impl Future<Output = T>,
+    ) -> T {
+        self.on(Asked { operation, path, aliases: &self.0.aliases }, answer).await
     }
 
     fn tell(&self, operation: &impl fmt::Display, began: Instant) {
@@ -129,24 +176,20 @@ pub struct Watched {
 }
 
 /// An operation and its path.
-struct Asked<'a>(&'static str, &'a StorePath);
+struct Asked<'a> {
+    operation: &'static str,
+    path: &'a StorePath,
+    aliases: &'a Aliases,
+}
 
 impl fmt::Display for Asked<'_> {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(to, "{} {}", self.0, self.1.as_str())
+        let aliases = self.aliases.lock();
+        write!(to, "{} {}", self.operation, aliases.get(self.path).unwrap_or(self.path).as_str())
     }
 }
 
 impl Watched {
-    async fn on<T>(
-        &self,
-        operation: &'static str,
-        path: &StorePath,
-        answer: impl Future<Output = Result<T>>,
-    ) -> Result<T> {
-        self.waiting.on(Asked(operation, path), answer).await
-    }
-
     fn writer(&self, path: &StorePath, writer: Box<dyn FileWriter>) -> Box<dyn FileWriter> {
         Box::new(WatchedWriter { writer, path: path.clone(), waiting: self.waiting.clone() })
     }
@@ -159,7 +202,7 @@ impl FileSystem for Watched {
     }
 
     async fn stat(&self, who: &Principal, path: &StorePath) -> Result<FileStatus> {
-        self.on("stat", path, self.fs.stat(who, path)).await
+        self.waiting.on_path("stat", path, self.fs.stat(who, path)).await
     }
 
     fn list(&self, who: &Principal, path: &StorePath) -> BoxStream<'static, Result<FileStatus>> {
@@ -167,7 +210,7 @@ impl FileSystem for Watched {
         stream::unfold(self.fs.list(who, &path), move |mut entries| {
             let (waiting, path) = (waiting.clone(), path.clone());
             async move {
-                let entry = waiting.on(Asked("list", &path), entries.next()).await?;
+                let entry = waiting.on_path("list", &path, entries.next()).await?;
                 Some((entry, entries))
             }
         })
@@ -175,7 +218,7 @@ impl FileSystem for Watched {
     }
 
     async fn open(&self, who: &Principal, path: &StorePath) -> Result<Box<dyn FileReader>> {
-        let reader = self.on("open", path, self.fs.open(who, path)).await?;
+        let reader = self.waiting.on_path("open", path, self.fs.open(who, path)).await?;
         Ok(Box::new(WatchedReader { reader, path: path.clone(), waiting: self.waiting.clone() }))
     }
 
@@ -185,38 +228,38 @@ impl FileSystem for Watched {
         path: &StorePath,
         options: &CreateOptions,
     ) -> Result<Box<dyn FileWriter>> {
-        let writer = self.on("create", path, self.fs.create(who, path, options)).await?;
+        let writer = self.waiting.on_path("create", path, self.fs.create(who, path, options)).await?;
         Ok(self.writer(path, writer))
     }
 
     async fn append(&self, who: &Principal, path: &StorePath) -> Result<Box<dyn FileWriter>> {
-        let writer = self.on("append to", path, self.fs.append(who, path)).await?;
+        let writer = self.waiting.on_path("append to", path, self.fs.append(who, path)).await?;
         Ok(self.writer(path, writer))
     }
 
     async fn truncate(&self, who: &Principal, path: &StorePath, length: u64) -> Result<()> {
-        self.on("truncate", path, self.fs.truncate(who, path, length)).await
+        self.waiting.on_path("truncate", path, self.fs.truncate(who, path, length)).await
     }
 
     async fn concat(&self, who: &Principal, target: &StorePath, sources: &[StorePath]) -> Result<()> {
-        self.on("concat", target, self.fs.concat(who, target, sources)).await
+        self.waiting.on_path("concat", target, self.fs.concat(who, target, sources)).await
     }
 
     async fn rename(&self, who: &Principal, from: &StorePath, to: &StorePath, replace: bool) -> Result<()> {
-        self.on("rename", from, self.fs.rename(who, from, to, replace)).await
+        self.waiting.on_path("rename", from, self.fs.rename(who, from, to, replace)).await
     }
 
     async fn remove(&self, who: &Principal, path: &StorePath, recursive: bool) -> Result<()> {
         let removed = self.fs.remove(who, path, recursive);
-        if recursive { removed.await } else { self.on("remove", path, removed).await }
+        if recursive { removed.await } else { self.waiting.on_path("remove", path, removed).await }
     }
 
     async fn mkdirs(&self, who: &Principal, path: &StorePath, permission: Option<u32>) -> Result<()> {
-        self.on("mkdir", path, self.fs.mkdirs(who, path, permission)).await
+        self.waiting.on_path("mkdir", path, self.fs.mkdirs(who, path, permission)).await
     }
 
     async fn set_attributes(&self, who: &Principal, path: &StorePath, set: &SetAttributes) -> Result<()> {
-        self.on("set attributes of", path, self.fs.set_attributes(who, path, set)).await
+        self.waiting.on_path("set attributes of", path, self.fs.set_attributes(who, path, set)).await
     }
 
     async fn block_locations(
@@ -225,7 +268,7 @@ impl FileSystem for Watched {
         path: &StorePath,
         range: Range<u64>,
     ) -> Result<Vec<BlockLocation>> {
-        self.on("locate", path, self.fs.block_locations(who, path, range)).await
+        self.waiting.on_path("locate", path, self.fs.block_locations(who, path, range)).await
     }
 
     async fn checksum(&self, who: &Principal, path: &StorePath) -> Result<Checksum> {
@@ -233,7 +276,7 @@ impl FileSystem for Watched {
     }
 
     async fn status(&self, who: &Principal) -> Result<StoreStatus> {
-        self.on("status", &StorePath::root(), self.fs.status(who)).await
+        self.waiting.on_path("status", &StorePath::root(), self.fs.status(who)).await
     }
 }
 
@@ -246,7 +289,7 @@ struct WatchedReader {
 #[async_trait]
 impl FileReader for WatchedReader {
     async fn read_at(&self, offset: u64, length: usize) -> Result<Bytes> {
-        self.waiting.on(Asked("read", &self.path), self.reader.read_at(offset, length)).await
+        self.waiting.on_path("read", &self.path, self.reader.read_at(offset, length)).await
     }
 
     fn length(&self) -> u64 {
@@ -271,19 +314,19 @@ struct WatchedWriter {
 #[async_trait]
 impl FileWriter for WatchedWriter {
     async fn append(&mut self, data: Bytes) -> Result<()> {
-        self.waiting.on(Asked("write to", &self.path), self.writer.append(data)).await
+        self.waiting.on_path("write to", &self.path, self.writer.append(data)).await
     }
 
     async fn flush(&mut self) -> Result<Option<u32>> {
-        self.waiting.on(Asked("flush", &self.path), self.writer.flush()).await
+        self.waiting.on_path("flush", &self.path, self.writer.flush()).await
     }
 
     async fn sync(&mut self) -> Result<Option<u32>> {
-        self.waiting.on(Asked("sync", &self.path), self.writer.sync()).await
+        self.waiting.on_path("sync", &self.path, self.writer.sync()).await
     }
 
     async fn close(&mut self) -> Result<Option<u32>> {
-        self.waiting.on(Asked("close", &self.path), self.writer.close()).await
+        self.waiting.on_path("close", &self.path, self.writer.close()).await
     }
 
     fn position(&self) -> u64 {
@@ -306,7 +349,7 @@ mod tests {
         let sink = notices.clone();
         let tell = move |notice: &str| sink.lock().unwrap().push(notice.to_owned());
         let state = "kadoop://nn:9091 hasn't answered".to_owned();
-        (Waiting::telling(state, Typing::default(), tell), notices)
+        (Waiting::telling(state, Typing::default(), Aliases::default(), tell), notices)
     }
 
     async fn answer_after(duration: Duration) {
@@ -330,6 +373,21 @@ mod tests {
                 "kadoop://nn:9091 hasn't answered for {seconds} s: stat /f; still waiting"
             ))
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_notice_names_the_target_of_a_temporary_file_until_it_is_left() {
+        let (waiting, notices) = noted();
+        let path = |text| StorePath::parse(text).unwrap();
+        let temporary = path("/d/.strait-put-0");
+        let alias = waiting.0.aliases.add(&temporary, &path("/d/f"));
+        waiting.on_path("close", &temporary, answer_after(Duration::from_secs(6))).await;
+        drop(alias);
+        answer_after(AGAIN).await;
+        waiting.on_path("remove", &temporary, answer_after(Duration::from_secs(6))).await;
+        let told = ["close /d/f", "remove /d/.strait-put-0"]
+            .map(|asked| format!("kadoop://nn:9091 hasn't answered for 5 s: {asked}; still waiting"));
+        assert_eq!(*notices.lock().unwrap(), told);
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,8 +1,10 @@
 //! The command reports each error once, clearly, and by the exit code.
 
+#[path = "support/below.rs"]
+mod below;
 mod support;
 
-use std::io::Read;
+use std::io::{BufRead, Read};
 use std::path::Path;
 use std::process::Stdio;
 use support::{Gateway, Run, command, fresh};
@@ -42,6 +44,21 @@ fn a_local_target_that_cannot_be_written_is_named_in_one_line() {
 fn a_stored_target_that_cannot_be_written_is_named_in_one_line() {
     let gateway = with_a_file();
     gateway.run_with(["put", "-", &gateway.uri("/f/below")], b"x", &[]).fails(NOT_A_DIRECTORY, "/f/below: ");
+}
+
+#[test]
+fn targets_below_a_file_are_refused() {
+    let in_memory = Gateway::start(|_| ["--store", "memory:/"].map(str::to_owned).to_vec());
+    for gateway in [in_memory, Gateway::over_files()] {
+        below::are_refused(|args, input| gateway.run_with(args, input, &[]), |path| gateway.uri(path));
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let run = |args: &[&str], input: &[u8]| {
+        let mut strait = command(dir.path());
+        strait.args(args);
+        Run::of(strait, input)
+    };
+    below::are_refused(run, |path| format!("file://{}{path}", dir.path().display()));
 }
 
 #[test]
@@ -178,6 +195,27 @@ fn a_put_whose_gateway_dies_before_anything_is_visible_may_be_repeated() {
     let left = gateway.uri("/.strait-put-");
     assert!(told.contains(&format!("a temporary file may be left: {left}")), "{told}");
     assert!(told.contains(&format!("; remove it with `strait rm {left}")), "{told}");
+}
+
+#[test]
+fn a_put_that_waits_names_its_target() {
+    let gateway = Gateway::over_files();
+    let mut put = command(gateway.dir.path());
+    put.args(["put", "-", &gateway.uri("/f")]).stdin(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = strait_testkit::spawn_bound(put).unwrap();
+    let mut input = child.stdin.take().unwrap();
+    std::io::Write::write_all(&mut input, &vec![0; 2_000_000]).unwrap();
+    strait_testkit::wait::eventually("the temporary file is there", || {
+        gateway.data().read_dir().unwrap().next().is_some()
+    });
+    gateway.process.signal(rustix::process::Signal::STOP);
+    drop(input);
+    let mut told = String::new();
+    let mut errors = std::io::BufReader::new(child.stderr.take().unwrap());
+    errors.read_line(&mut told).unwrap();
+    gateway.process.signal(rustix::process::Signal::CONT);
+    assert!(child.wait().unwrap().success());
+    assert!(told.contains("hasn't answered for 5 s") && told.contains(" /f; still waiting"), "{told}");
 }
 
 #[test]

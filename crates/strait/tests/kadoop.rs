@@ -1,5 +1,7 @@
 //! Kadoop behind the command: `up`, and the roles of a cluster as processes.
 
+#[path = "support/below.rs"]
+mod below;
 mod support;
 #[path = "support/up.rs"]
 mod up;
@@ -54,6 +56,12 @@ async fn assert_contract(subject: &str, address: &str) {
 async fn up_keeps_the_contract() {
     let up = Up::start();
     assert_contract("kadoop through the gateway of up", &up.address).await;
+}
+
+#[test]
+fn targets_below_a_file_are_refused() {
+    let up = Up::start();
+    below::are_refused(|args, input| up.run(args, input), |path| up.uri(path));
 }
 
 #[test]

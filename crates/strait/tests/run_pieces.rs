@@ -155,7 +155,7 @@ fn records_of_other_kinds_stay_whole_and_some_files_are_not_cut() {
         let told = run(&["--records", records, &uri, "--", "wc", "-c"]);
         told.text().lines().map(|size| size.trim().parse::<usize>().unwrap()).collect::<Vec<_>>()
     };
-    for (records, unit) in [("nul", 6), ("90", 90), ("bytes", 1)] {
+    for (records, unit) in [("nul", 6), ("90", 90), ("90B", 90), ("bytes", 1)] {
         let sizes = sizes(records);
         assert_eq!((sizes.iter().sum::<usize>(), sizes.len()), (5_400, 6), "{records}: {sizes:?}");
         assert!(sizes.iter().all(|size| size % unit == 0), "{records}: {sizes:?}");

@@ -1,6 +1,6 @@
 //! Flags of a Kadoop cluster's roles, and of the commands for its operators.
 
-use super::{Observability, host_and_port, resolve};
+use super::{Observability, bytes, host_and_port, resolve};
 use clap::{Args, Subcommand};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -35,8 +35,8 @@ pub struct Namenode {
     /// The user with all rights [default: the user that runs this].
     #[arg(long, value_name = "NAME")]
     pub superuser: Option<String>,
-    /// Refuse new files with smaller blocks.
-    #[arg(long, value_name = "BYTES", default_value_t = 1 << 20)]
+    /// Refuse new files with blocks of fewer bytes, such as 4m.
+    #[arg(long, value_name = "BYTES", default_value_t = 1 << 20, value_parser = bytes::<u32>)]
     pub min_block_size: u32,
     /// Replicas on disk that make bytes durable: with fewer, syncing and closing a file fail. New files have
     /// at least so many replicas. A file may demand more, up to its number of replicas.

@@ -1,6 +1,6 @@
 //! Flags of `run`.
 
-use super::{Global, operand};
+use super::{Global, bytes, operand};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use strait_dispatch::Records;
@@ -32,19 +32,10 @@ fn split(text: &str) -> Result<Split, String> {
     if ["chunk", "block"].contains(&text) {
         return Ok(Split::Chunk);
     }
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let unit = match text[digits.len()..].to_ascii_lowercase().as_str() {
-        "" | "b" => 0,
-        "k" | "kib" => 10,
-        "m" | "mib" => 20,
-        "g" | "gib" => 30,
-        _ => return Err("give chunk, or a size such as 64M".to_owned()),
-    };
-    let size = digits.parse::<u64>().ok().and_then(|size| size.checked_mul(1 << unit));
-    match size {
-        Some(size) if size >= MIN_PIECE_BYTES => Ok(Split::Size(size)),
-        Some(_) => Err(format!("a piece has at least {MIN_PIECE_BYTES} bytes")),
-        None => Err("give chunk, or a size such as 64M".to_owned()),
+    match bytes(text) {
+        Ok(size) if size >= MIN_PIECE_BYTES => Ok(Split::Size(size)),
+        Ok(_) => Err(format!("a piece has at least {MIN_PIECE_BYTES} bytes")),
+        Err(_) => Err("give chunk, or a size such as 64M".to_owned()),
     }
 }
 
@@ -53,8 +44,8 @@ fn records(text: &str) -> Result<Records, String> {
         "lines" => Ok(Records::Ended(b'\n')),
         "nul" => Ok(Records::Ended(0)),
         "bytes" => Ok(Records::Sized(1)),
-        _ => match text.parse::<u64>() {
-            Ok(bytes) if bytes > 0 => Ok(Records::Sized(bytes)),
+        _ => match bytes(text) {
+            Ok(size) if size > 0 => Ok(Records::Sized(size)),
             _ => Err("give lines, nul, bytes, or a number of bytes".to_owned()),
         },
     }

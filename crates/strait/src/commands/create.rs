@@ -1,5 +1,6 @@
 //! `mkdir` and `touch`.
 
+use super::targets::{WITH_PARENTS, check_directory};
 use crate::cli::{Mkdir, Touch};
 use crate::context::{Context, Place};
 use crate::failure::Failure;
@@ -26,15 +27,12 @@ pub async fn mkdir(context: &Context, mkdir: Mkdir) -> Result<(), Failure> {
 
 /// The store's mkdirs does what `mkdir -p` does. Without -p, these cases are errors.
 async fn check_new(place: &Place) -> Result<(), Failure> {
-    let refuse = |kind, why: String| Err(Failure::at(kind, "mkdir", &place.path, why));
     if place.find().await?.is_some() {
-        return refuse(ErrorKind::AlreadyExists, "it is there already".to_owned());
+        return Err(Failure::at(ErrorKind::AlreadyExists, "mkdir", &place.path, "it is there already"));
     }
     match place.path.parent() {
-        Some(parent) if place.at(parent.clone()).find().await?.is_none() => {
-            refuse(ErrorKind::NotFound, format!("no directory {parent}; -p makes it too"))
-        }
-        _ => Ok(()),
+        Some(parent) => check_directory("mkdir", place, &parent, "-p makes it too").await,
+        None => Ok(()),
     }
 }
 
@@ -61,15 +59,12 @@ async fn one(place: &Place, touch: &Touch) -> Result<bool, Failure> {
         if touch.no_create {
             return Ok(false);
         }
-        let refuse = |why| Err(Failure::at(ErrorKind::NotFound, "touch", &place.path, why));
         if place.slash {
-            return refuse("no such directory; mkdir makes one".to_owned());
+            let why = "no such directory; mkdir makes one";
+            return Err(Failure::at(ErrorKind::NotFound, "touch", &place.path, why));
         }
-        // The store would make it, but a typing error shouldn't make a tree.
-        if let Some(parent) = place.path.parent()
-            && place.at(parent.clone()).find().await?.is_none()
-        {
-            return refuse(format!("no directory {parent}; make it with mkdir -p"));
+        if let Some(parent) = place.path.parent() {
+            check_directory("touch", place, &parent, WITH_PARENTS).await?;
         }
         let mut writer = place.fs.create(&place.who, &place.path, &CreateOptions::default()).await?;
         writer.close().await?;

@@ -1,6 +1,6 @@
 //! `mv`.
 
-use super::targets::Targets;
+use super::targets::{Targets, WITH_PARENTS, check_directory};
 use crate::cli::Mv;
 use crate::context::{Context, Place};
 use crate::failure::Failure;
@@ -25,17 +25,15 @@ pub async fn mv(context: &Context, mut mv: Mv) -> Result<(), Failure> {
     }
     let there = target.find().await?;
     let into = there.as_ref().is_some_and(FileStatus::is_directory);
-    let refuse = |kind, why: String| Err(Failure::at(kind, "mv", &target.path, why));
+    let refuse = |why: &str| Err(Failure::at(ErrorKind::NotADirectory, "mv", &target.path, why));
     if there.is_some() && !into && sources.len() > 1 {
-        return refuse(ErrorKind::NotADirectory, "not a directory, and there are several sources".to_owned());
+        return refuse("not a directory, and there are several sources");
     }
     if !into && (named.ends_with('/') || sources.len() > 1) {
-        return match there {
-            Some(_) => refuse(ErrorKind::NotADirectory, "not a directory".to_owned()),
-            None => {
-                refuse(ErrorKind::NotFound, format!("no directory {}; make it with mkdir -p", target.path))
-            }
-        };
+        if there.is_some() {
+            return refuse("not a directory");
+        }
+        check_directory("mv", &target, &target.path, WITH_PARENTS).await?;
     }
     let mut seen = Targets::of("mv");
     let mut moves = Vec::with_capacity(sources.len());
@@ -91,7 +89,10 @@ async fn explained(error: Error, source: &Place, to: &StorePath, force: bool) ->
         | ErrorKind::NotADirectory
         | ErrorKind::NotEmpty => Failure::naming(error, "mv", to),
         ErrorKind::NotFound => match (source.find().await, to.parent()) {
-            (Ok(Some(_)), Some(parent)) => at_target(format!("no directory {parent}; make it with mkdir -p")),
+            (Ok(Some(_)), Some(parent)) => {
+                let checked = check_directory("mv", &source.at(to.clone()), &parent, WITH_PARENTS).await;
+                checked.err().unwrap_or_else(|| error.into())
+            }
             _ => error.into(),
         },
         _ => error.into(),

@@ -1,12 +1,16 @@
 //! The targets of one command's sources.
 
+use crate::context::Place;
 use crate::failure::Failure;
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::fmt::Display;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use strait_store::encoding;
+use strait_store::{ErrorKind, StorePath, encoding};
+
+/// How to make a directory that is missing.
+pub const WITH_PARENTS: &str = "make it with mkdir -p";
 
 /// A name in a store as a name on this host, with the bytes that its text represents.
 pub fn local_name(name: &str) -> OsString {
@@ -22,6 +26,33 @@ pub fn stored_name(name: &OsStr) -> String {
 pub fn local_path(operand: &str) -> PathBuf {
     let path = Path::new(operand);
     if path.symlink_metadata().is_ok() { path.to_owned() } else { local_name(operand).into() }
+}
+
+/// An error unless `directory`, which `operation` needs for the path of `place`, is one. A store would make it, but a
+/// typing error shouldn't make a tree. If nothing is in its way, `remedy` makes it.
+pub async fn check_directory(
+    operation: &'static str,
+    place: &Place,
+    directory: &StorePath,
+    remedy: &str,
+) -> Result<(), Failure> {
+    let refuse = |kind, why: String| Err(Failure::at(kind, operation, &place.path, why));
+    let mut above = Some(directory.clone());
+    while let Some(path) = above {
+        match place.at(path.clone()).find().await {
+            Ok(Some(status)) if !status.is_directory() => {
+                let why = format!("{path} is a file, and not a directory; choose another name");
+                return refuse(ErrorKind::NotADirectory, why);
+            }
+            Ok(Some(_)) if path == *directory => return Ok(()),
+            Ok(Some(_)) => break,
+            Ok(None) => {}
+            Err(error) if error.kind() == ErrorKind::NotADirectory => {}
+            Err(error) => return Err(error.into()),
+        }
+        above = path.parent();
+    }
+    refuse(ErrorKind::NotFound, format!("no directory {directory}; {remedy}"))
 }
 
 /// Refuses two sources of one target: the result would depend on chance.

@@ -3,7 +3,7 @@
 use super::leftovers::{Leftover, Leftovers};
 use super::pump;
 use super::running::Running;
-use super::targets::{Targets, local_path, stored_name};
+use super::targets::{Targets, WITH_PARENTS, check_directory, local_path, stored_name};
 use crate::cli::Put;
 use crate::context::{Context, Place, umask};
 use crate::failure::Failure;
@@ -12,7 +12,7 @@ use crate::output::Output;
 use crate::progress::Progress;
 use crate::signals::Signals;
 use crate::tally::Tally;
-use crate::waiting::Waiting;
+use crate::waiting::{Aliases, Waiting};
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
@@ -30,7 +30,8 @@ pub async fn put(context: &Context, mut put: Put) -> Result<(), Failure> {
     };
     let progress = Progress::new(!context.json);
     let messages = context.messages();
-    let upload = Upload { put, umask: umask(), progress, leftovers: Leftovers::new(messages), messages };
+    let (leftovers, aliases) = (Leftovers::new(messages), context.aliases.clone());
+    let upload = Upload { put, umask: umask(), progress, leftovers, messages, aliases };
     let mut signals = Signals::catch_all()?;
     let copying = upload.all(context, &target);
     let result = signals.unless(copying).await;
@@ -48,6 +49,7 @@ struct Upload {
     progress: Progress,
     leftovers: Leftovers,
     messages: Messages,
+    aliases: Aliases,
 }
 
 impl Upload {
@@ -55,7 +57,10 @@ impl Upload {
         // A slash at its end is checked here.
         let target = &Place { slash: false, ..context.place(named).await? };
         self.check_capabilities(target)?;
-        let there = target.find().await?;
+        let there = match target.find().await {
+            Err(error) if error.kind() == ErrorKind::NotADirectory => None, // a parent is a file
+            found => found?,
+        };
         let into = there.as_ref().is_some_and(FileStatus::is_directory);
         if !into {
             self.check_single(target, named.ends_with('/'), there.is_some()).await?;
@@ -111,25 +116,19 @@ impl Upload {
     /// exist: a typing error shouldn't make a tree. A slash at its end means that it should be a
     /// directory.
     async fn check_single(&self, target: &Place, slash: bool, is_file: bool) -> Result<(), Failure> {
-        let fail = |kind, why: String| Err(Failure::at(kind, "put", &target.path, why));
-        let missing = |path| fail(ErrorKind::NotFound, format!("no directory {path}; make it with mkdir -p"));
-        if self.put.operands.len() > 1 && !is_file {
-            return missing(&target.path);
-        }
-        if self.put.operands.len() > 1 {
-            let why = "not a directory, and there are several sources";
-            return fail(ErrorKind::NotADirectory, why.to_owned());
+        let several = self.put.operands.len() > 1;
+        let fail = |why: &str| Err(Failure::at(ErrorKind::NotADirectory, "put", &target.path, why));
+        if several && is_file {
+            return fail("not a directory, and there are several sources");
         }
         if slash && is_file {
-            return fail(ErrorKind::NotADirectory, "not a directory".to_owned());
+            return fail("not a directory");
         }
-        let needed = if slash { Some(target.path.clone()) } else { target.path.parent() };
-        if let Some(needed) = needed
-            && target.at(needed.clone()).find().await?.is_none()
-        {
-            return missing(&needed);
+        let needed = if slash || several { Some(target.path.clone()) } else { target.path.parent() };
+        match needed {
+            Some(needed) => check_directory("put", target, &needed, WITH_PARENTS).await,
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// Counts the bytes to copy, for the progress bar: a bar whose end moves while directories are found
@@ -273,14 +272,17 @@ impl Upload {
             return Ok(Copied { local: source, path: target.path, bytes });
         }
         let ticket = self.leftovers.add(Leftover::Stored(temporary.clone()));
+        // Only its removal is a matter of the temporary file's own.
+        let alias = self.aliases.add(&temporary.path, &target.path);
         let writer = match temporary.fs.create(&temporary.who, &temporary.path, &options).await {
             Ok(writer) => writer,
             Err(error) => {
+                drop(alias);
                 match error.kind() {
                     ErrorKind::OutcomeUnknown | ErrorKind::TimedOut => self.leftovers.remove(ticket).await,
                     _ => self.leftovers.settled(ticket), // it wasn't made
                 }
-                return Err(unseen(error, &target));
+                return Err(unseen(error, &temporary, &target));
             }
         };
         let copied = async {
@@ -288,7 +290,9 @@ impl Upload {
             self.rename(&temporary, &target, bytes).await?;
             Ok(bytes)
         };
-        match copied.await {
+        let copied = copied.await;
+        drop(alias);
+        match copied {
             Ok(bytes) => {
                 self.leftovers.settled(ticket);
                 self.progress.done();
@@ -323,7 +327,7 @@ impl Upload {
         temporary: &Place,
         target: &Place,
     ) -> Result<u64, Failure> {
-        let failed = |error| unseen(error, target);
+        let failed = |error| unseen(error, temporary, target);
         let describe = |error| Failure::local(error, "read", source);
         let appended = pump::into_store(input, writer.as_mut(), &self.progress, describe);
         appended.await?.map_err(failed)?;
@@ -358,7 +362,7 @@ impl Upload {
             // If the outcome of an earlier try is unknown, that try may have succeeded meanwhile.
             let arrived_late = first.is_some() && failed.kind() == ErrorKind::NotFound;
             if failed.kind() != ErrorKind::OutcomeUnknown && !arrived_late {
-                return Err(Failure::naming(failed, "put", &target.path));
+                return Err(Failure::of_temporary(failed, "put", &temporary.path, &target.path));
             }
             let failed = first.take().unwrap_or(failed);
             // No other program uses the temporary name. While it exists, no try has succeeded. After one has
@@ -366,7 +370,7 @@ impl Upload {
             match (temporary.find().await, target.find().await) {
                 (Ok(None), Ok(Some(status))) if status.length == bytes => return Ok(()),
                 (Ok(Some(_)), _) if tries < RENAMES => first = Some(failed),
-                _ => return Err(Failure::naming(failed, "put", &target.path)),
+                _ => return Err(Failure::of_temporary(failed, "put", &temporary.path, &target.path)),
             }
         }
     }
@@ -404,13 +408,16 @@ async fn open(source: PathBuf) -> Result<File, Failure> {
 
 /// A failure before the file has its name. No part of it is visible under that name, so the outcome
 /// is certain.
-fn unseen(error: Error, target: &Place) -> Failure {
-    if error.kind() != ErrorKind::OutcomeUnknown {
-        return Failure::naming(error, "put", &target.path);
-    }
-    let cause = std::error::Error::source(&error).and_then(|cause| cause.downcast_ref::<Error>());
-    let why = cause.unwrap_or(&error).message().to_owned();
-    Failure::at(ErrorKind::Unavailable, "put", &target.path, why)
+fn unseen(error: Error, temporary: &Place, target: &Place) -> Failure {
+    let certain = match error.kind() {
+        ErrorKind::OutcomeUnknown => {
+            let cause = std::error::Error::source(&error).and_then(|cause| cause.downcast_ref::<Error>());
+            let why = cause.unwrap_or(&error).message().to_owned();
+            Error::new(ErrorKind::Unavailable, why).caused_by(error)
+        }
+        _ => error,
+    };
+    Failure::of_temporary(certain, "put", &temporary.path, &target.path)
 }
 
 /// A finished file.

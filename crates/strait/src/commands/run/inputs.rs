@@ -11,7 +11,7 @@ use std::collections::HashSet;
 use std::io::Read;
 use strait_dispatch::split::{hosts_of, most_pieces};
 use strait_dispatch::{Block, Input, Schedule, Slice, finished, joblog, pieces};
-use strait_store::ErrorKind;
+use strait_store::{ErrorKind, StoreUri};
 
 /// Files whose blocks are located at once.
 const ASKED_AT_ONCE: usize = 16;
@@ -126,7 +126,12 @@ async fn named(context: &Context, flags: &Run, tally: &mut Tally) -> Result<Vec<
             _ => uris.extend(context.expanded(std::slice::from_ref(uri), tally).await?),
         }
     }
-    let absolute = |uri: String| Ok(context.absolute(&uri)?.into_owned());
+    let absolute = |uri: String| {
+        let text = context.absolute(&uri)?.into_owned();
+        // The hosts may have another configuration, or none.
+        let is_of_default_host = StoreUri::parse(&text).is_ok_and(|uri| uri.is_of_default_host());
+        Ok(if is_of_default_host { context.uri(&text)?.to_string() } else { text })
+    };
     uris.into_iter().map(absolute).collect()
 }
 
