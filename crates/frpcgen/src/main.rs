@@ -2,12 +2,13 @@
 
 use frpcgen::{Builder, Generated, Output, Style};
 use lexopt::prelude::*;
+use std::env;
 use std::error::Error;
 use std::ffi::OsString;
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::{env, fs};
 
 const USAGE: &str = "\
 Compiles an interface in the RPC language (as for rpcgen) to Rust or C.
@@ -98,6 +99,12 @@ impl AsC {
                 }
                 Ok(())
             }
+            ([one @ (Output::SampleClient | Output::SampleServer)], Some(path)) => {
+                // People go on with samples by hand.
+                let code = builder.generate_c(input, *one, self.style)?;
+                let made = File::create_new(&path).and_then(|mut file| file.write_all(code.as_bytes()));
+                made.map_err(|error| format!("{}: {error}", path.display()).into())
+            }
             ([one], output) => written(output, &builder.generate_c(input, *one, self.style)?),
             _ => Err("one output at a time: -h, -c, -l, -m, -Sc or -Ss".into()),
         }
@@ -131,7 +138,7 @@ fn run(arguments: Vec<OsString>) -> Result<(), Box<dyn Error>> {
             Short('S') => {
                 let which = parser.value()?.string()?;
                 if !c.take('S', &which) {
-                    return Err(format!("no sample '{which}'; there are -Sc and -Ss").into());
+                    return Err(format!("no -S{which}; there are -Sc and -Ss").into());
                 }
             }
             Short(option) if c.take(option, "") => {}

@@ -175,6 +175,9 @@ fn the_command_writes_four_files_or_the_one_asked_for() {
     );
     assert!(run(&["-N", "-Ss"]).1.contains("insert server code here"));
     assert!(run(&["-N", "-Sc"]).1.contains("add_1("));
+    let sample = directory.join("mine.c").to_string_lossy().into_owned();
+    assert!(run(&["-N", "-Ss", "-o", &sample]).0);
+    assert!(!run(&["-N", "-Ss", "-o", &sample]).0, "it may have been edited");
     assert!(!run(&["-h", "-c"]).0);
     std::fs::remove_dir_all(directory).unwrap();
 }

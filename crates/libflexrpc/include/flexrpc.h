@@ -416,7 +416,7 @@ typedef struct frpc_request {
 	const frpc_auth_sys *rq_auth; /* all of it, or null */
 	/* The sender's address, AF_INET or AF_INET6; in a chain the previous callee's. */
 	const struct sockaddr *rq_peer;
-	void *rq_private;
+	void *rq_private; /* the library's */
 } frpc_request;
 
 typedef void (*frpc_dispatch_t)(frpc_request *);

@@ -17,15 +17,16 @@ use strait_flexrpc::{
 };
 use strait_fork::Process;
 
-// Options of the server, by the names of `enum frpc_svc_option` without `FRPC_SVC_`.
-const SET_TLS: c_uint = 2001;
-const SET_TLS_REQUIRED: c_uint = 2002;
-const SET_ANONYMOUS: c_uint = 2003;
-const SET_RPCBIND: c_uint = 2004;
-const SET_ONC: c_uint = 2005;
-const SET_DRAIN: c_uint = 2006;
-const SET_WORKERS: c_uint = 2007;
-const SET_CALL_BYTES: c_uint = 2008;
+options! { "FRPC_SVC_",
+    SET_TLS = 2001,
+    SET_TLS_REQUIRED = 2002,
+    SET_ANONYMOUS = 2003,
+    SET_RPCBIND = 2004,
+    SET_ONC = 2005,
+    SET_DRAIN = 2006,
+    SET_WORKERS = 2007,
+    SET_CALL_BYTES = 2008,
+}
 
 /// `FRPC_ONE_AT_A_TIME`.
 const ONE_AT_A_TIME: c_uint = 1;
@@ -103,12 +104,20 @@ struct Serving {
     programs: Vec<Program>,
     server: Option<(Server, Process)>,
     ended: bool,
+    /// SunRPC's clients may call all programs, also if the server has a key.
+    onc: bool,
     /// A parent of this process has the server's threads.
     left: bool,
 }
 
-static SERVING: Mutex<Serving> =
-    Mutex::new(Serving { options: None, programs: Vec::new(), server: None, ended: false, left: false });
+static SERVING: Mutex<Serving> = Mutex::new(Serving {
+    options: None,
+    programs: Vec::new(),
+    server: None,
+    ended: false,
+    onc: false,
+    left: false,
+});
 static ENDED: Condvar = Condvar::new();
 
 /// The turns of a server's dispatch functions that aren't thread-safe.
@@ -365,11 +374,12 @@ pub unsafe extern "C" fn frpc_svc_control(option: c_uint, value: *const c_void) 
         if value.is_null() {
             return Err("a null pointer in place of the option's value".to_owned());
         }
-        // SAFETY, of all reads below: the caller's promise for the option.
-        // SAFETY: see above.
+        // SAFETY: the caller's promise for the option, as for all reads below.
         let is_on = || unsafe { value.cast::<c_int>().read() } != 0;
         // SAFETY: see above.
         let number = || unsafe { value.cast::<u32>().read() } as usize;
+        let name = name(option)
+            .ok_or_else(|| format!("frpc_svc_control: no option {option}; see enum frpc_svc_option"))?;
         let mut serving = serving();
         if serving.server.is_some() {
             return Err("the server runs already: set its options before it starts".to_owned());
@@ -381,24 +391,24 @@ pub unsafe extern "C" fn frpc_svc_control(option: c_uint, value: *const c_void) 
             SET_TLS_REQUIRED => options.tls_required = is_on(),
             SET_ANONYMOUS => options.allow_anonymous = is_on(),
             SET_RPCBIND => options.onc.rpcbind = is_on().then(|| RPCBIND_SOCKET.into()),
-            SET_ONC if is_on() => {
-                let numbers = serving.programs.iter().map(|program| program.number).collect();
-                serving.options.get_or_insert_default().onc.access = OncAccess::Programs(numbers);
+            SET_ONC if is_on() => serving.onc = true,
+            SET_ONC => {
+                options.onc.access = OncAccess::Nobody;
+                serving.onc = false;
             }
-            SET_ONC => options.onc.access = OncAccess::Nobody,
             // SAFETY: see above.
             SET_DRAIN => {
                 options.drain = duration(unsafe { value.cast::<timeval>().read() })?.unwrap_or_default()
             }
             SET_WORKERS | SET_CALL_BYTES if number() == 0 => {
-                return Err(format!("frpc_svc_control: option {option} is 0"));
+                return Err(format!("{name}: 0"));
             }
             SET_WORKERS => {
                 options.workers.most = number();
                 options.workers.least = options.workers.least.min(options.workers.most);
             }
             SET_CALL_BYTES => options.payload_bytes = number(),
-            other => return Err(format!("frpc_svc_control: no option {other}; see enum frpc_svc_option")),
+            _ => {}
         }
         Ok(1)
     })
@@ -412,7 +422,10 @@ fn start(listen: &str, key: Option<ClusterKey>) -> Result<c_int, String> {
     let found = found.next().ok_or_else(|| format!("{listen}: no address"))?;
     let mut serving = serving();
     let options = serving.options.clone().unwrap_or_default();
-    let options = ServerOptions { listen: found, key, ..options };
+    let mut options = ServerOptions { listen: found, key, ..options };
+    if serving.onc {
+        options.onc.access = OncAccess::Programs(serving.programs.iter().map(|one| one.number).collect());
+    }
     if serving.server.is_some() {
         return Err("the server runs already".to_owned());
     }

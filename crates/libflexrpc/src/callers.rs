@@ -12,7 +12,7 @@ use outcome::{FAILED, Failure, UNKNOWN, frpc_outcome};
 use parking_lot::{Mutex, MutexGuard};
 use std::cell::UnsafeCell;
 use std::io::Write;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -188,8 +188,10 @@ fn addresses(
         }
         None => false,
     };
-    let about = |error: &dyn std::fmt::Display| format!("{host}: {error}");
-    if host.is_empty() || !has_port && host.matches(':').count() == 1 {
+    let about = |error: &dyn std::fmt::Display| format!("'{host}': {error}");
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    let is_name = !has_port && (!host.contains(':') || bare.parse::<Ipv6Addr>().is_ok());
+    if host.is_empty() || host.starts_with(':') && has_port || !has_port && !is_name {
         return Err(about(&"not HOST:PORT; a port is a number up to 65535"));
     }
     if has_port {
@@ -197,7 +199,6 @@ fn addresses(
         let first = found.next().ok_or_else(|| about(&"no address"))?;
         return Ok((first, found.filter(|other| *other != first).collect()));
     }
-    let bare = host.trim_start_matches('[').trim_end_matches(']');
     let (number, version) = program;
     let mut why = format!("its rpcbind has no program {number} version {version}");
     let until = Instant::now() + ClientOptions::default().connect_timeout;
@@ -335,13 +336,22 @@ impl Caller {
     fn told(&self, failure: &Failure) -> frpc_outcome {
         let told = frpc_outcome::of(failure);
         match failure {
-            // A server of SunRPC closes the connection of a caller that it doesn't understand.
-            Failure::Call(error @ CallError::NotExecuted(Refusal::Unreachable(Obstacle::HungUp)))
-                if !self.onc =>
+            Failure::Call(error @ CallError::NotExecuted(Refusal::Unreachable(obstacle)))
+                if !self.onc && self.is_other_protocol(*obstacle) =>
             {
-                frpc_outcome::new(told.stat, true, &format!("{error} One of SunRPC needs FRPC_SET_ONC"))
+                frpc_outcome::new(told.stat, true, &format!("{error}; a server of SunRPC needs FRPC_SET_ONC"))
             }
             _ => told,
+        }
+    }
+
+    /// Whether the callee may be one of SunRPC, which closes connections that it doesn't understand, and
+    /// ignores datagrams.
+    fn is_other_protocol(&self, obstacle: Obstacle) -> bool {
+        match obstacle {
+            Obstacle::HungUp => true,
+            Obstacle::TimedOut => self.transport == Transport::Udp,
+            _ => false,
         }
     }
 

@@ -10,6 +10,20 @@
 
 #![allow(non_camel_case_types)]
 
+/// Declares options, and a function that gives their names: with this prefix, those of the header.
+macro_rules! options {
+    ($prefix:literal, $($name:ident = $number:literal,)*) => {
+        $(const $name: c_uint = $number;)*
+
+        fn name(option: c_uint) -> Option<&'static str> {
+            match option {
+                $($number => Some(concat!($prefix, stringify!($name))),)*
+                _ => None,
+            }
+        }
+    };
+}
+
 mod callees;
 mod callers;
 mod tls;

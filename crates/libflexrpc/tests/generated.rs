@@ -233,6 +233,10 @@ const BY_RPCBIND: &str = "
     wait_for -s port
     ./client && ../before/client 127.0.0.1; status=$?
     kill $server; wait $server
+    ./own & server=$!
+    tries=0; until ./client 127.0.0.1 2>/dev/null; do tries=$((tries + 1)); [ $tries -lt 100 ] || exit 5; sleep 0.05; done
+    kill $server; wait $server || status=4
+    rpcinfo -p 127.0.0.1 | grep -q 536871032 && status=3
     ../before/server & server=$!
     tries=0; until ./onc 127.0.0.1 tcp; do tries=$((tries + 1)); [ $tries -lt 100 ] || exit 8; sleep 0.05; done
     ./onc 127.0.0.1 udp || status=7
@@ -254,8 +258,8 @@ fn blocks(language: &str) -> Vec<String> {
 #[test]
 fn the_documented_program_moves_and_works() {
     let directory = tempfile::tempdir().unwrap();
-    let [interface, before_server, before_client, server, client, multicast] =
-        blocks("c").try_into().expect("six programs");
+    let [interface, before_server, before_client, server, client, own_main, multicast] =
+        blocks("c").try_into().expect("seven programs");
     let (before, after) = (directory.path().join("before"), directory.path().join("after"));
     for (place, server, client) in [(&before, &before_server, &before_client), (&after, &server, &client)] {
         fs::create_dir(place).unwrap();
@@ -277,6 +281,11 @@ fn the_documented_program_moves_and_works() {
         let mut ours = cc(&after);
         run(with_library(ours.args([&format!("{program}.c"), part, "calc_xdr.c"]), program));
     }
+    fs::write(after.join("own_main.c"), own_main).unwrap();
+    let plain = Builder::default().generate_c(after.join("calc.x"), Output::Dispatch, Style::default());
+    fs::write(after.join("calc_dispatch.c"), plain.unwrap()).unwrap();
+    let mut ours = cc(&after);
+    run(with_library(ours.args(["own_main.c", "server.c", "calc_dispatch.c", "calc_xdr.c"]), "own"));
     fs::write(after.join("multicast.c"), multicast).unwrap();
     for (program, sample) in [("onc", None), ("many", None), ("everywhere", Some("multicast.c"))] {
         let mut ours = cc(&after);
@@ -289,7 +298,7 @@ fn the_documented_program_moves_and_works() {
     let sum = "2 + 3 = 5";
     assert_eq!(
         String::from_utf8_lossy(&told),
-        format!("{sum}\n{sum}\n{sum} over tcp\n{sum} over udp\n{sum}\n")
+        format!("{sum}\n{sum}\n{sum}\n{sum} over tcp\n{sum} over udp\n{sum}\n")
     );
     let start = || {
         let mut callee = Command::new(after.join("server"));

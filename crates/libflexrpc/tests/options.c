@@ -257,7 +257,7 @@ static void check_wrong_arguments(void)
 	CHECK(frpc_call(handle, FAIL, nothing, NULL, NULL_xdrproc_t, NULL, PATIENCE) == FRPC_FAILED);
 	CHECK(strstr(frpc_error(), "null routine"));
 	frpc_destroyhandle(handle);
-	const char *wrong[] = { "", "127.0.0.1:", "127.0.0.1:99999", "localhost:abc", ":" };
+	const char *wrong[] = { "", "127.0.0.1:", "127.0.0.1:99999", "localhost:abc", ":", ":4200", "localhost:4200:3" };
 	for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
 		CHECK(!frpc_createhandle(wrong[i], PROGRAM, VERSION, "tcp") && strstr(frpc_error(), "not HOST:PORT"));
 }

@@ -92,6 +92,8 @@ type Gap = (u64, u64, Instant);
 
 /// One file's place in the table.
 struct Slot {
+    /// Who claimed it.
+    user: Arc<str>,
     state: AsyncMutex<State>,
     used: Mutex<Instant>,
     /// A sweep closes it.
@@ -215,8 +217,9 @@ impl Writings {
         slot.state.lock().await.file.as_ref().is_some_and(|file| file.made_by == Some(verifier))
     }
 
-    /// The file's slot; makes room for it by closing the file that was idle longest.
-    async fn claim(&self, path: &StorePath) -> Answer<Arc<Slot>> {
+    /// The file's slot. Makes room for it by closing a file of the user who has the most, the one that was
+    /// idle longest: nobody closes another's files by opening many.
+    async fn claim(&self, who: &Principal, path: &StorePath) -> Answer<Arc<Slot>> {
         loop {
             let oldest = {
                 let mut slots = self.slots();
@@ -228,6 +231,7 @@ impl Writings {
                 }
                 if slots.len() < MOST_FILES {
                     let slot = Arc::new(Slot {
+                        user: who.user.clone(),
                         state: AsyncMutex::default(),
                         used: Mutex::new(Instant::now()),
                         closing: AtomicBool::new(false),
@@ -236,8 +240,12 @@ impl Writings {
                     slots.insert(path.clone(), slot.clone());
                     return Ok(slot);
                 }
+                let mut files: HashMap<&str, usize> = HashMap::new();
+                slots.values().for_each(|slot| *files.entry(&*slot.user).or_default() += 1);
+                let most = files.into_iter().max_by_key(|(_, files)| *files).map(|(user, _)| user);
                 let age = |slot: &Slot| (slot.closing.load(Ordering::Acquire), slot.used());
-                slots.iter().min_by_key(|(_, slot)| age(slot)).map(|(path, _)| path.clone())
+                let theirs = slots.iter().filter(|(_, slot)| most == Some(&*slot.user));
+                theirs.min_by_key(|(_, slot)| age(slot)).map(|(path, _)| path.clone())
             };
             if let Some(oldest) = oldest
                 && let Err(fault) = self.end_of(&oldest, |_| true).await
@@ -261,7 +269,7 @@ impl Writings {
         made_by: Option<[u8; 8]>,
     ) -> Answer<()> {
         loop {
-            let slot = self.claim(path).await?;
+            let slot = self.claim(who, path).await?;
             let mut state = slot.state.lock().await;
             if state.is_gone {
                 continue;
@@ -302,7 +310,7 @@ impl Writings {
             return Ok(piece.stable);
         }
         loop {
-            let slot = self.claim(path).await?;
+            let slot = self.claim(who, path).await?;
             let mut state = slot.state.lock().await;
             if state.is_gone {
                 continue;
@@ -510,8 +518,8 @@ impl Writings {
         let Some((gap, is_new)) = self.end_of(path, |file| file.who.user == who.user).await? else {
             return Ok(());
         };
-        // A client that still has them sees another verifier, and repeats them. One that leaves a hole
-        // comes again with the same.
+        // The missing bytes may be lost ones that the client still has. It sees another verifier, and repeats
+        // them. If it hasn't got them, it comes again with the same gap.
         let repeats = !is_new && lost.elapsed() < LOSS && self.seen(path, false, gap).is_none();
         if repeats { Ok(()) } else { Err(Fault(N3Status::Inval)) }
     }

@@ -330,10 +330,12 @@ impl fmt::Display for Obstacle {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
             Self::Unknown => "",
-            Self::ConnectionRefused => ": connection refused; does it run, and at this port?",
-            Self::TimedOut => ": no answer in time",
+            Self::ConnectionRefused => ": connection refused: nothing listens at the port",
+            Self::TimedOut => {
+                ": no answer in time; it hangs, nothing arrives there, or it speaks another protocol"
+            }
             Self::NoRoute => ": no route to its host",
-            Self::HungUp => ": it closed the connection before it answered; is it a server of FlexRPC?",
+            Self::HungUp => ": it closed the connection before it answered, as servers of other protocols do",
         })
     }
 }

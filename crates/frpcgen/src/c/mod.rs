@@ -153,8 +153,18 @@ impl Unit<'_> {
 fn passed_on(line: &str) -> String {
     let words = line.trim_start().trim_start_matches('#').trim_start();
     let header = words.strip_prefix("include").map(|rest| rest.trim_start().trim_start_matches(['<', '"']));
-    const REPLACED: [&str; 7] =
-        ["rpc/rpc.h", "rpc/types.h", "rpc/xdr.h", "rpc/auth.h", "rpc/clnt.h", "rpc/svc.h", "rpc/auth_unix.h"];
+    const REPLACED: [&str; 10] = [
+        "rpc/rpc.h",
+        "rpc/types.h",
+        "rpc/xdr.h",
+        "rpc/auth.h",
+        "rpc/auth_unix.h",
+        "rpc/clnt.h",
+        "rpc/svc.h",
+        "rpc/rpc_msg.h",
+        "rpc/pmap_clnt.h",
+        "rpc/pmap_prot.h",
+    ];
     if header.is_some_and(|header| REPLACED.iter().any(|known| header.starts_with(known))) {
         return String::new();
     }

@@ -7,21 +7,7 @@ use nix::libc::{c_int, c_uint, c_void, timeval};
 use std::time::Duration;
 use strait_flexrpc::{Credentials, KeyId};
 
-/// Declares the options, and a function that gives their names.
-macro_rules! options {
-    ($($name:ident = $number:literal,)*) => {
-        $(const $name: c_uint = $number;)*
-
-        fn name(option: c_uint) -> Option<&'static str> {
-            match option {
-                $($number => Some(concat!("FRPC_", stringify!($name))),)*
-                _ => None,
-            }
-        }
-    };
-}
-
-options! {
+options! { "FRPC_",
     SET_TIMEOUT = 1,
     GET_TIMEOUT = 2,
     GET_SERVER_ADDR = 3,
@@ -73,8 +59,7 @@ unsafe fn control(handle: &frpc_handle, option: c_uint, value: *mut c_void) -> R
     if value.is_null() && ![SET_AUTH_SYS, SET_TLS].contains(&option) {
         return Err("a null pointer in place of the option's value".to_owned());
     }
-    // SAFETY, of all reads and writes below: the caller's promise for the option.
-    // SAFETY: see above.
+    // SAFETY: the caller's promise for the option, as for all reads and writes below.
     let time = || duration(unsafe { value.cast::<timeval>().read() });
     if option == SET_LIKE {
         // SAFETY: see above.

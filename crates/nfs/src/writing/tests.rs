@@ -1,6 +1,6 @@
 use super::*;
 use async_trait::async_trait;
-use strait_store::MemoryStore;
+use strait_store::{MemoryStore, SetAttributes};
 use tokio::time::timeout;
 
 #[tokio::test(start_paused = true)]
@@ -80,6 +80,21 @@ async fn the_file_that_is_idle_longest_makes_room_for_another() {
     }
     let open = (0..=MOST_FILES).filter(|number| writings.end(&path(*number)).is_some());
     assert_eq!(open.collect::<Vec<_>>(), (1..=MOST_FILES).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn nobody_closes_the_files_of_others_by_opening_many() {
+    let writings = Writings::new(Arc::new(MemoryStore::new("root")));
+    let (who, path) = (Principal::new("alice"), StorePath::parse("/hers").unwrap());
+    let root = Principal::new("root");
+    let for_all = SetAttributes { permission: Some(0o777), ..SetAttributes::default() };
+    writings.store.set_attributes(&root, &StorePath::root(), &for_all).await.unwrap();
+    writings.create(&who, &path, None, None).await.unwrap();
+    for number in 0..MOST_FILES + 4 {
+        let path = StorePath::parse(&format!("/f{number}")).unwrap();
+        writings.create(&root, &path, None, None).await.unwrap();
+    }
+    assert!(writings.end(&path).is_some());
 }
 
 #[tokio::test]
@@ -200,7 +215,7 @@ async fn a_broken_close_keeps_no_other_file_open() {
     let who = Principal::new("root");
     let path = |name: &str| StorePath::parse(name).unwrap();
     for (name, panics) in [("/stuck", false), ("/panics", true)] {
-        let slot = writings.claim(&path(name)).await.unwrap();
+        let slot = writings.claim(&who, &path(name)).await.unwrap();
         let mut state = slot.state.lock().await;
         state.file = Some(Writing::new(&who, Box::new(Broken { panics })));
         slot.note_end(&state);
