@@ -15,7 +15,7 @@ use strait_flexrpc::proto::onc::message::{Answer, AuthStatus, Call, Denial};
 use strait_flexrpc::proto::onc::record::mark;
 use strait_flexrpc::{
     AuthSys, ClusterKey, Credentials, OncAccess, OncOptions, Procedure, Reply, Request, Server,
-    ServerOptions, Transport,
+    ServerOptions, ServiceError, Transport,
 };
 
 /// Longest wait for an answer.
@@ -408,4 +408,28 @@ fn a_connection_keeps_to_what_it_began_with() {
     onc.write_all(&raw::hello()).unwrap();
     assert!(is_closed(&mut onc));
     is_well(&server, &service, 0);
+}
+
+#[test]
+fn a_connection_whose_calls_get_no_replies_is_not_idle() {
+    let quiet = |request: &Request, reply: &mut Reply| match request.procedure.number {
+        1 => Err(ServiceError::Unanswered),
+        _ => {
+            reply.put(b"last");
+            Ok(())
+        }
+    };
+    let options = ServerOptions { connection_idle: Duration::from_millis(500), ..ServerOptions::default() };
+    let server = Server::builder(options).register(PROGRAM, 1, quiet).start().unwrap();
+    let mut stream = tcp(server.address());
+    stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+    // Longer than the pause between two looks for idle connections.
+    for xid in 0..60 {
+        stream.write_all(&record(&call(xid, Procedure::new(PROGRAM, 1, 1), b""))).unwrap();
+        let silent = stream.read(&mut [0]).unwrap_err();
+        assert_eq!(silent.kind(), std::io::ErrorKind::WouldBlock, "{xid}");
+    }
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.write_all(&record(&call(99, Procedure::new(PROGRAM, 1, 2), b""))).unwrap();
+    assert_eq!(reply(&mut stream).unwrap(), (99, Answer::Success, b"last".to_vec()));
 }

@@ -21,6 +21,16 @@ fn compiled(directory: &Path) -> PathBuf {
     program
 }
 
+/// Most memory of a callee, after any number of calls: 64 MiB.
+const MOST_RESIDENT_KIB: u64 = 64 << 10;
+
+/// Memory that a process has, in KiB.
+fn resident_kib(process: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
 /// A C callee, until it is dropped.
 struct Callee(Child, String);
 
@@ -73,4 +83,8 @@ fn c_programs_call_one_callee_and_three_in_both_patterns() {
         .env("LD_LIBRARY_PATH", library_directory())
         .args(["call", &calls])
         .args(callees.iter().map(|callee| &callee.1)));
+    for Callee(process, _) in &callees {
+        let kib = resident_kib(process.id());
+        assert!(kib < MOST_RESIDENT_KIB, "a callee has {kib} KiB after {calls} calls");
+    }
 }
