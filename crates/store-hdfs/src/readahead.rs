@@ -251,9 +251,6 @@ impl<F: Clone> State<F> {
         begin: impl Fn(Range<u64>, Link) -> F,
         reserve: impl Fn(u64) -> Option<Reserved>,
     ) -> Plan<F> {
-        if self.stopped {
-            return Plan::Direct;
-        }
         self.last_read = Instant::now();
         let hit = self.windows.iter().any(|window| window.range.contains(&range.start));
         let gap = if self.windows.is_empty() { 0 } else { MAX_GAP_BYTES };
@@ -273,6 +270,9 @@ impl<F: Clone> State<F> {
             self.windows.clear();
             let link = self.chain.add(range, &reserve);
             return Plan::Own(begin(range.clone(), link));
+        }
+        if self.stopped {
+            return Plan::Direct;
         }
 
         self.extend_to(range.start, range.end, file_length, &begin, &reserve);
@@ -389,10 +389,17 @@ mod tests {
     fn a_reader_whose_caller_reads_ahead_fetches_what_is_asked_for() {
         let (memory, mut state) = (memory_of(16 << 20), State { stopped: true, ..State::default() });
         for range in steps(0, 65_536, 100) {
-            let plan = state.plan(&range, FILE, |_, _| (), |bytes| memory.reserve(bytes));
+            let plan = state.plan(&range, FILE, |_, link| link.goes_on, |bytes| memory.reserve(bytes));
             assert!(matches!(plan, Plan::Direct));
         }
         assert!(memory.reserve(16 << 20).is_some());
+        for (range, goes_on) in
+            steps(50 * LARGE_READ_BYTES, LARGE_READ_BYTES, 3).zip([None, Some(false), Some(true)])
+        {
+            let plan = state.plan(&range, FILE, |_, link| link.goes_on, |bytes| memory.reserve(bytes));
+            let streams = if let Plan::Own(goes_on) = plan { Some(goes_on) } else { None };
+            assert_eq!(streams, goes_on, "large reads in sequence share a stream");
+        }
     }
 
     #[test]

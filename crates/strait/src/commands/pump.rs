@@ -4,6 +4,7 @@ use crate::failure::Failure;
 use crate::progress::Progress;
 use bytes::Bytes;
 use futures::StreamExt;
+use futures::stream::FuturesOrdered;
 use std::io::{self, Read, Write};
 use std::ops::Range;
 use strait_store::{Error, ErrorKind, FileReader, FileWriter};
@@ -11,9 +12,12 @@ use tokio::sync::mpsc;
 
 /// Bytes of one read or append: large beside a round trip, and small enough for several in memory.
 const CHUNK_BYTES: usize = 1 << 20;
-/// Reads of one file in flight, as many as our clients have. More than twice the bytes in flight at
+/// Reads of one file in flight at first. Each takes a thread and a chunk of memory, so there are more only while
+/// the writing side waits for bytes.
+const FIRST_READS: usize = 2;
+/// Most reads of one file in flight, as many as our clients have. More than twice the bytes in flight at
 /// 1 Gbit/s and 50 ms of round trip, so that a pause doesn't idle the link.
-const READS_IN_FLIGHT: usize = 16;
+const MOST_READS: usize = 16;
 /// Chunks between the reading and the writing side.
 const QUEUED_CHUNKS: usize = 4;
 
@@ -76,6 +80,7 @@ pub async fn part_out_of_store<W: Write + Send + 'static>(
     progress: &Progress,
     describe: impl Fn(io::Error) -> Failure,
 ) -> Result<W, Failure> {
+    reader.stop_reading_ahead();
     let (chunks, queue) = mpsc::channel(QUEUED_CHUNKS);
     let writing = tokio::task::spawn_blocking(move || write_chunks(sink, queue));
     let read = read_all(reader, range, path, chunks, progress).await;
@@ -96,27 +101,38 @@ async fn read_all(
     progress: &Progress,
 ) -> Result<(), Failure> {
     let end = range.end;
-    let offsets = range.step_by(CHUNK_BYTES);
-    let mut reads = futures::stream::iter(offsets)
-        .map(|offset| async move {
-            let wanted = (end - offset).min(CHUNK_BYTES as u64) as usize;
-            let chunk = reader.read_at(offset, wanted).await?;
-            if chunk.len() < wanted {
-                let message = "the file got shorter while it was read";
-                return Err(Error::new(ErrorKind::Busy, message).at("read", path));
-            }
-            Ok(chunk)
-        })
-        .buffered(READS_IN_FLIGHT);
-    while let Some(chunk) = reads.next().await {
+    let mut offsets = range.step_by(CHUNK_BYTES);
+    let (mut reads, mut most) = (FuturesOrdered::new(), FIRST_READS);
+    loop {
+        while reads.len() < most
+            && let Some(offset) = offsets.next()
+        {
+            reads.push_back(read_chunk(reader, offset..end, path));
+        }
+        let Some(chunk) = reads.next().await else { return Ok(()) };
         let chunk = chunk?;
+        match chunks.capacity() {
+            QUEUED_CHUNKS => most = (most + 1).min(MOST_READS),
+            0 => most = (most - 1).max(FIRST_READS),
+            _ => {}
+        }
         let bytes = chunk.len();
         if chunks.send(chunk).await.is_err() {
             return Ok(()); // the writing side has failed, and returns the cause
         }
         progress.copied(bytes);
     }
-    Ok(())
+}
+
+/// The first chunk of a range.
+async fn read_chunk(reader: &dyn FileReader, range: Range<u64>, path: &str) -> Result<Bytes, Failure> {
+    let wanted = (range.end - range.start).min(CHUNK_BYTES as u64) as usize;
+    let chunk = reader.read_at(range.start, wanted).await?;
+    if chunk.len() < wanted {
+        let message = "the file got shorter while it was read";
+        return Err(Error::new(ErrorKind::Busy, message).at("read", path).into());
+    }
+    Ok(chunk)
 }
 
 fn write_chunks<W: Write>(mut sink: W, mut queue: mpsc::Receiver<Bytes>) -> io::Result<W> {
@@ -125,4 +141,83 @@ fn write_chunks<W: Write>(mut sink: W, mut queue: mpsc::Receiver<Bytes>) -> io::
     }
     sink.flush()?;
     Ok(sink)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use async_trait::async_trait;
+    use tokio::sync::watch;
+
+    const CHUNKS: usize = 40;
+    static CHUNK: [u8; CHUNK_BYTES] = [0; CHUNK_BYTES];
+
+    /// A file. If it is slow, each read ends when all chunks before it are written.
+    struct Source {
+        is_slow: bool,
+        begun: watch::Sender<usize>,
+        written: watch::Receiver<usize>,
+    }
+
+    #[async_trait]
+    impl FileReader for Source {
+        async fn read_at(&self, offset: u64, _: usize) -> strait_store::Result<Bytes> {
+            self.begun.send_modify(|begun| *begun += 1);
+            let before = if self.is_slow { offset as usize / CHUNK_BYTES } else { 0 };
+            self.written.clone().wait_for(|written| *written >= before).await.unwrap();
+            Ok(Bytes::from_static(&CHUNK))
+        }
+
+        fn length(&self) -> u64 {
+            (CHUNKS * CHUNK_BYTES) as u64
+        }
+
+        fn identity(&self) -> Option<Bytes> {
+            None
+        }
+    }
+
+    /// Takes a chunk when so many more reads have begun, and records the most.
+    struct Sink {
+        waits_for: usize,
+        begun: watch::Receiver<usize>,
+        written: watch::Sender<usize>,
+        most: usize,
+    }
+
+    impl Write for Sink {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let written = *self.written.borrow();
+            while *self.begun.borrow() < CHUNKS.min(written + self.waits_for) {
+                std::thread::yield_now();
+            }
+            self.most = self.most.max(*self.begun.borrow() - written);
+            self.written.send_modify(|written| *written += 1);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// The most reads that had begun beyond the chunks that were taken.
+    async fn most_ahead(is_slow: bool, waits_for: usize) -> usize {
+        let ((begun, begins), (written, writes)) = (watch::channel(0), watch::channel(0));
+        let source = Source { is_slow, begun, written: writes };
+        let sink = Sink { waits_for, begun: begins, written, most: 0 };
+        let copied = out_of_store(&source, "/file", sink, &Progress::new(false), Failure::output).await;
+        let Ok(sink) = copied else { panic!("the copy failed") };
+        assert_eq!(*sink.written.borrow(), CHUNKS);
+        sink.most
+    }
+
+    #[tokio::test]
+    async fn many_reads_are_in_flight_only_while_the_writing_side_waits_for_them() {
+        assert!(most_ahead(true, 0).await >= MOST_READS);
+        // One chunk is being written and one has no place in the queue yet.
+        let held = QUEUED_CHUNKS + 2;
+        let most = most_ahead(false, held).await;
+        assert!(most <= held + FIRST_READS + 2, "{most} reads");
+    }
 }

@@ -3,7 +3,7 @@
 use super::shipping::{self, Parcel};
 use crate::cli::{Launcher, Run};
 use crate::failure::Failure;
-use sha2::{Digest, Sha256};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use strait_dispatch::frame::{Lent, Setup};
@@ -51,9 +51,9 @@ pub enum Program {
 impl Program {
     fn own() -> Result<Self, Failure> {
         let own = Path::new("/proc/self/exe");
-        let program = std::fs::read(own).map_err(|error| Failure::local(error, "read", own))?;
-        let hash = Sha256::digest(&program).iter().map(|byte| format!("{byte:02x}")).collect();
-        Ok(Self::Sent { file: own.to_owned(), bytes: program.len() as u64, hash })
+        let digest = File::open(own).and_then(|mut program| shipping::digest(&mut program));
+        let (bytes, hash) = digest.map_err(|error| Failure::local(error, "read", own))?;
+        Ok(Self::Sent { file: own.to_owned(), bytes, hash })
     }
 }
 
@@ -165,7 +165,7 @@ fn sending(bytes: u64, hash: &str, flags: &str) -> String {
     let machine = std::env::consts::ARCH;
     format!(
         r#"set -e; umask 077
-[ "$(uname -s) $(uname -m)" = "Linux {machine}" ] || {{ echo "this host isn't Linux on {machine}: use --remote-strait" >&2; exit 1; }}
+[ "$(uname -sm)" = "Linux {machine}" ] || {{ echo "this host isn't Linux on {machine}: use --remote-strait" >&2; exit 1; }}
 d="${{XDG_CACHE_HOME:-$HOME/.cache}}/strait/run"; f="$d/strait-{hash}"
 mkdir -p "$d"; chmod 700 "$d"; [ -O "$d" ]
 # openssl has the processor's instructions for it, which Debian's sha256sum lacks.

@@ -55,28 +55,25 @@ fn parcel(path: &Path) -> Result<Parcel, Failure> {
             "--ship {shown}: only regular files with names in UTF-8 are shipped; put a directory into an archive"
         )));
     };
-    let (mut digest, mut bytes) = (Sha256::new(), 0);
-    pieces(&mut file, |piece| {
-        bytes += piece.len() as u64;
-        digest.update(piece);
-        Ok(())
+    let (bytes, sha256) = digest(&mut file).map_err(failed)?;
+    let is_executable = metadata.mode() & 0o111 != 0;
+    Ok(Parcel {
+        path: path.to_owned(),
+        shipped: Shipped { name: name.to_owned(), bytes, sha256, is_executable },
     })
-    .map_err(failed)?;
-    let shipped = Shipped {
-        name: name.to_owned(),
-        bytes,
-        sha256: hexadecimal(&digest.finalize()),
-        is_executable: metadata.mode() & 0o111 != 0,
-    };
-    Ok(Parcel { path: path.to_owned(), shipped })
 }
 
-fn pieces(from: &mut impl Read, mut each: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
+/// The number of bytes in a file from its position on, and their SHA-256 in hexadecimal.
+pub fn digest(file: &mut File) -> io::Result<(u64, String)> {
+    let (mut digest, mut bytes) = (Sha256::new(), 0);
     let mut buffer = vec![0; OUTPUT_BYTES];
     loop {
-        match from.read(&mut buffer)? {
-            0 => return Ok(()),
-            read => each(&buffer[..read])?,
+        match file.read(&mut buffer)? {
+            0 => return Ok((bytes, hexadecimal(&digest.finalize()))),
+            read => {
+                bytes += read as u64;
+                digest.update(&buffer[..read]);
+            }
         }
     }
 }
