@@ -23,9 +23,9 @@ const LARGEST_WINDOW: u64 = 4 << 20;
 const SMALLEST_WINDOW: u64 = 256 << 10;
 /// A read begins a run if it begins at the end of another one, or at most this far behind it, 4 KiB.
 const NEAR: u64 = 4 << 10;
-/// A read belongs to a run with windows if it begins at most this far behind it: a kernel that reads ahead has
-/// several requests of 1 MiB under way, in any order.
-const GAP: u64 = 1 << 20;
+/// A read belongs to a run with windows if it begins at most this far behind it, 8 MiB, and no further than the
+/// run is long: a kernel that reads ahead for a mount sends so much at once, in any order.
+const REACH: u64 = 8 << 20;
 /// A run whose windows have so many times more bytes than its reads, and [`LARGEST_WINDOW`], is none.
 const WASTE: u64 = 3;
 /// Runs at once: of the programs that read the file through one mount, or of several parts.
@@ -33,8 +33,19 @@ const RUNS: usize = 64;
 /// A run that wasn't read for so long gives its windows to others.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// The bytes of a window, once they are there. None if they couldn't be read: the caller's own read tells why.
-type Filled = watch::Receiver<Option<Option<Bytes>>>;
+/// The bytes of a window, once they are there. Fetching ends, and gives its memory back, once neither its run
+/// nor a read needs it.
+#[derive(Clone)]
+struct Filled {
+    /// None if they couldn't be read: the caller's own read tells why.
+    bytes: watch::Receiver<Option<Option<Bytes>>>,
+    _fetch: Arc<Fetch>,
+}
+
+struct Fetch {
+    task: JoinHandle<()>,
+    _memory: Reserved,
+}
 
 /// The runs of one reader.
 pub(crate) struct Ahead {
@@ -50,8 +61,8 @@ struct Runs(VecDeque<Run>);
 struct Run {
     /// End of the reads so far.
     end: u64,
-    /// Next to each other, in order: the one before, for callers slightly out of order, the current one, and
-    /// the next.
+    /// Next to each other, in order: what was read, for callers slightly out of order; what late requests may ask
+    /// for; and the next one.
     windows: VecDeque<Window>,
     /// Length of the next window.
     length: u64,
@@ -64,13 +75,13 @@ struct Run {
 struct Window {
     range: Range<u64>,
     filled: Filled,
-    fetch: JoinHandle<()>,
-    _memory: Reserved,
+    /// Bytes that weren't read yet.
+    unread: u64,
 }
 
-impl Drop for Window {
+impl Drop for Fetch {
     fn drop(&mut self) {
-        self.fetch.abort();
+        self.task.abort();
     }
 }
 
@@ -88,10 +99,16 @@ impl Run {
 
     /// Whether a read belongs to this run.
     fn goes_on_at(&self, offset: u64) -> bool {
-        match self.windows.front() {
-            Some(window) => (window.range.start..=self.end.saturating_add(GAP)).contains(&offset),
-            None => (self.end..=self.end.saturating_add(NEAR)).contains(&offset),
-        }
+        let (from, reach) = match self.windows.front() {
+            Some(window) => (window.range.start, self.reach()),
+            None => (self.end, NEAR),
+        };
+        (from..=self.end.saturating_add(reach)).contains(&offset)
+    }
+
+    /// How far behind its end a read belongs to a run with windows.
+    fn reach(&self) -> u64 {
+        self.read.clamp(NEAR, REACH)
     }
 
     fn is_wasteful(&self) -> bool {
@@ -101,6 +118,24 @@ impl Run {
     /// The place behind its windows.
     fn ahead(&self) -> Option<u64> {
         self.windows.back().map(|window| window.range.end)
+    }
+
+    /// Drops a window that was read whole, if another one follows. Returns whether there was one.
+    fn drop_read(&mut self) -> bool {
+        let is_read = self.windows.len() > 1 && self.windows.front().is_some_and(|first| first.unread == 0);
+        is_read && self.windows.pop_front().is_some()
+    }
+
+    /// Drops windows that the reads have passed, but for the last of these. One that wasn't read whole waits for
+    /// late requests.
+    fn drop_passed(&mut self, reads: u64) {
+        while let (Some(first), Some(second)) = (self.windows.front(), self.windows.get(1)) {
+            let is_late = first.unread > 0 && first.range.end.saturating_add(REACH) > self.end;
+            if is_late || second.range.end > reads {
+                return;
+            }
+            self.windows.pop_front();
+        }
     }
 }
 
@@ -137,7 +172,7 @@ impl Ahead {
         let windows = self.plan(wanted, length, fetch)?;
         let mut whole = BytesMut::new();
         for (range, mut filled) in windows {
-            let filled = filled.wait_for(Option::is_some).await.ok()?.clone().flatten()?;
+            let filled = filled.bytes.wait_for(Option::is_some).await.ok()?.clone().flatten()?;
             let (from, to) = (wanted.start.max(range.start), wanted.end.min(range.end));
             let piece = filled.slice((from - range.start) as usize..(to - range.start) as usize);
             // A slice keeps its whole window in memory, so a small one is copied.
@@ -169,11 +204,12 @@ impl Ahead {
             return None;
         };
         let mut run = runs.0.remove(at)?;
+        // There was no memory for windows of all its reads.
+        let is_left_behind = run.ahead().is_some_and(|ahead| ahead < run.end && ahead < wanted.start);
         run.end = run.end.max(wanted.end);
         run.read += wanted.end - wanted.start;
         run.last_read = Instant::now();
-        let is_failed = |window: &Window| matches!(*window.filled.borrow(), Some(None));
-        let is_left_behind = run.ahead().is_some_and(|ahead| ahead.saturating_add(GAP) < wanted.start);
+        let is_failed = |window: &Window| matches!(*window.filled.bytes.borrow(), Some(None));
         if is_left_behind || run.windows.iter().any(is_failed) {
             run.windows.clear();
         }
@@ -184,9 +220,15 @@ impl Ahead {
         }
         let has_all = run.windows.front().is_some_and(|window| window.range.start <= wanted.start)
             && run.ahead().is_some_and(|ahead| ahead >= wanted.end);
-        let overlaps = |window: &&Window| window.range.start < wanted.end && wanted.start < window.range.end;
-        let of_read = |window: &Window| (window.range.clone(), window.filled.clone());
-        let windows = run.windows.iter().filter(overlaps).map(of_read).collect();
+        let mut windows = Vec::new();
+        for window in &mut run.windows {
+            let from = window.range.start.max(wanted.start);
+            let read = window.range.end.min(wanted.end).saturating_sub(from);
+            if read > 0 {
+                window.unread = window.unread.saturating_sub(read);
+                windows.push((window.range.clone(), window.filled.clone()));
+            }
+        }
         runs.0.push_back(run);
         has_all.then_some(windows)
     }
@@ -203,10 +245,7 @@ impl Ahead {
     ) where
         F: Future<Output = Result<Bytes>> + Send + 'static,
     {
-        // All but one of those that the reads have passed.
-        while run.windows.get(1).is_some_and(|second| second.range.end <= wanted.start) {
-            run.windows.pop_front();
-        }
+        run.drop_passed(wanted.start);
         let had_windows = !run.windows.is_empty();
         loop {
             let last = run.windows.back().map_or(wanted.start..wanted.start, |window| window.range.clone());
@@ -216,13 +255,15 @@ impl Ahead {
             }
             let Some(memory) = self.reserve(run, last.end, length, others) else { return };
             let range = last.end..last.end.saturating_add(run.length).min(length);
-            let (sender, filled) = watch::channel(None);
+            let (sender, bytes) = watch::channel(None);
             let fetching = fetch(range.clone());
-            let fetch = tokio::spawn(async move {
+            let task = tokio::spawn(async move {
                 let _ = sender.send(Some(fetching.await.ok()));
             });
-            run.fetched += range.end - range.start;
-            run.windows.push_back(Window { range, filled, fetch, _memory: memory });
+            let filled = Filled { bytes, _fetch: Arc::new(Fetch { task, _memory: memory }) };
+            let unread = range.end - range.start;
+            run.fetched += unread;
+            run.windows.push_back(Window { range, filled, unread });
             run.length = (run.length * 2).min(LARGEST_WINDOW);
         }
     }
@@ -233,6 +274,9 @@ impl Ahead {
             let bytes = run.length.min(length - from);
             if let Some(memory) = self.memory.reserve(bytes) {
                 return Some(memory);
+            }
+            if others.0.iter_mut().chain([&mut *run]).any(Run::drop_read) {
+                continue;
             }
             if run.length == SMALLEST_WINDOW {
                 others.give_up(IDLE);
@@ -250,11 +294,13 @@ impl Ahead {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::task::Poll;
     use strait_store::budget::Pool;
     use strait_store::{ErrorKind, fail};
 
     const FILE: u64 = 64 << 20;
     const STEP: u64 = 256 << 10;
+    const MIB: u64 = 1 << 20;
 
     /// A file whose bytes are known, and what was fetched of it.
     struct Scene {
@@ -358,6 +404,87 @@ mod tests {
         }
         assert!(alone <= 9, "{alone} reads found no window");
         assert!(scene.fetched() <= 3 * (32 * 2 * STEP + 3 * LARGEST_WINDOW), "{} bytes", scene.fetched());
+    }
+
+    /// Reads of 1 MiB, as a kernel with a read-ahead of 8 MiB sends them for each of these streams: up to 8
+    /// together, the next 8 once a program has the first of these. A mount's threads take them in any order.
+    async fn read_as_a_kernel_does(
+        scene: &Scene,
+        streams: &[Range<u64>],
+        order: impl Fn(&mut [u64]),
+    ) -> usize {
+        let mut under_way: Vec<VecDeque<_>> = streams.iter().map(|_| VecDeque::new()).collect();
+        let (mut alone, mut at) = (0, 0);
+        for together in [2, 4].into_iter().chain([8; 8]) {
+            for (stream, under_way) in streams.iter().zip(&mut under_way) {
+                let mut places: Vec<u64> =
+                    (at..at + together).map(|place| stream.start + place * MIB).collect();
+                order(&mut places);
+                for place in places.into_iter().filter(|place| stream.contains(place)) {
+                    let mut read = Box::pin(scene.read(place, MIB));
+                    match futures::poll!(&mut read) {
+                        Poll::Ready(read) => alone += usize::from(read.is_none()),
+                        Poll::Pending => under_way.push_back(read),
+                    }
+                }
+            }
+            at += together;
+            for under_way in &mut under_way {
+                while under_way.len() > 7 {
+                    alone += usize::from(under_way.pop_front().unwrap().await.is_none());
+                }
+            }
+        }
+        for read in under_way.into_iter().flatten() {
+            alone += usize::from(read.await.is_none());
+        }
+        alone
+    }
+
+    #[tokio::test]
+    async fn requests_of_a_kernel_that_reads_ahead_are_a_run_in_any_order() {
+        let orders: [fn(&mut [u64]); 4] = [
+            |_| (),
+            |places| places.rotate_left(1),
+            // Recorded at a mount with two threads: each took its own half.
+            |places| {
+                let (first, second) = places.split_at(places.len() / 2);
+                let halves = second.iter().zip(first).flat_map(|(second, first)| [*second, *first]);
+                places.copy_from_slice(&halves.collect::<Vec<u64>>());
+            },
+            |places| places[1..].reverse(),
+        ];
+        for (number, order) in orders.into_iter().enumerate() {
+            for streams in [&[0..FILE][..], &[0..FILE / 2, FILE / 2..FILE]] {
+                let scene = Scene::new(16 * MIB * (1 + streams.len() as u64));
+                let alone = read_as_a_kernel_does(&scene, streams, order).await;
+                let most = 4 * streams.len();
+                assert!(alone <= most, "order {number}, {streams:?}: {alone} of 64 reads found no window");
+                let fetched = scene.fetched();
+                assert!(fetched <= FILE + most as u64 * MIB, "order {number}, {streams:?}: {fetched} bytes");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_run_that_skips_more_than_it_has_read_ends() {
+        let scene = Scene::new(32 << 20);
+        for at in 0..FILE / (4 * MIB) {
+            for half in 0..2 {
+                scene.read(at * 4 * MIB + half * STEP, STEP).await;
+            }
+        }
+        assert!(scene.fetched() <= FILE / 4, "{} bytes", scene.fetched());
+    }
+
+    #[tokio::test]
+    async fn a_window_that_a_read_waits_for_is_fetched_though_its_run_ends() {
+        let scene = Scene::new(32 << 20);
+        scene.read(0, STEP).await;
+        let mut waiting = Box::pin(scene.read(STEP, 4 * MIB));
+        assert!(futures::poll!(&mut waiting).is_pending());
+        scene.ahead.lock().0.clear();
+        assert!(waiting.await.is_some());
     }
 
     #[tokio::test]
