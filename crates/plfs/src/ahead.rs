@@ -455,7 +455,7 @@ mod tests {
             |places| places[1..].reverse(),
         ];
         for (number, order) in orders.into_iter().enumerate() {
-            for streams in [&[0..FILE][..], &[0..FILE / 2, FILE / 2..FILE]] {
+            for streams in [std::slice::from_ref(&(0..FILE)), &[0..FILE / 2, FILE / 2..FILE]] {
                 let scene = Scene::new(16 * MIB * (1 + streams.len() as u64));
                 let alone = read_as_a_kernel_does(&scene, streams, order).await;
                 let most = 4 * streams.len();
