@@ -16,7 +16,7 @@ pub fn bytes(text: &str) -> Option<u64> {
     number.parse::<u64>().ok().filter(|_| is_plain)?.checked_mul(1 << shift)
 }
 
-/// As [`bytes`], where the unit may also be written as in `64MiB`, `64Mi` or `64MB`, or be `B`.
+/// As [`bytes()`], where the unit may also be written as in `64MiB`, `64Mi` or `64MB`, or be `B`.
 pub fn bytes_of_person(text: &str) -> Option<u64> {
     let end = |text: &str, letter: u8| {
         text.as_bytes().last().is_some_and(|last| last.eq_ignore_ascii_case(&letter))
