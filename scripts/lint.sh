@@ -5,7 +5,16 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+# A crate's new dependency is wanted in the lock file of each workspace that uses it.
+lock_files() {
+    local lock
+    for lock in $(git ls-files '*Cargo.lock'); do
+        cargo update --workspace --locked --quiet --manifest-path "${lock%.lock}.toml"
+    done
+}
+
 rust() {
+    lock_files
     cargo fmt --all --check
     cargo clippy --workspace --all-targets --locked -- -D warnings
     RUSTDOCFLAGS="-D warnings" cargo doc --workspace --locked --no-deps --quiet
