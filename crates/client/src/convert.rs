@@ -25,7 +25,7 @@ pub(super) fn application_error(told: ApplicationError) -> Error {
         ApplicationErrorKind::UnknownMethod => {
             Error::new(ErrorKind::Unsupported, "the gateway is too old for this operation")
         }
-        _ => Error::new(ErrorKind::Internal, format!("the gateway couldn't take the call: {}", told.message)),
+        _ => Error::new(ErrorKind::Internal, format!("the gateway rejected the call: {}", told.message)),
     }
 }
 

@@ -128,7 +128,7 @@ fn run(arguments: Vec<OsString>) -> Result<(), Box<dyn Error>> {
             Long("lang") => match parser.value()?.string()?.as_str() {
                 "rust" => {}
                 "c" => c.chosen = true,
-                other => return Err(format!("no output language '{other}'; there are rust and c").into()),
+                other => return Err(format!("unknown output language '{other}': use rust or c").into()),
             },
             Long("help") => return written(None, USAGE),
             Short('V') | Long("version") => {
@@ -138,7 +138,7 @@ fn run(arguments: Vec<OsString>) -> Result<(), Box<dyn Error>> {
             Short('S') => {
                 let which = parser.value()?.string()?;
                 if !c.take('S', &which) {
-                    return Err(format!("no -S{which}; there are -Sc and -Ss").into());
+                    return Err(format!("unknown option -S{which}: use -Sc or -Ss").into());
                 }
             }
             Short(option) if c.take(option, "") => {}

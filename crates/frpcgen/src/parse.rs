@@ -260,7 +260,7 @@ impl<'a> Parser<'a> {
             Shape::Plain
         };
         if optional && (self.peek_is("[") || self.peek_is("<")) {
-            return Err(self.here("an array of optional data needs a typedef of its own"));
+            return Err(self.here("`*` and an array in one declaration: first `typedef T *name;`, then declare an array of `name`"));
         }
         Ok(Some(Declaration { name, base, shape }))
     }
@@ -450,7 +450,7 @@ impl<'a> Parser<'a> {
         if is_text && self.take("<") {
             shape = self.limit()?;
         } else if self.peek_is("[") || self.peek_is("<") || self.peek_is("*") {
-            return Err(self.here("arrays and optional data need a typedef of their own here"));
+            return Err(self.here("use a typedef for the array or optional data, and name it here"));
         }
         Ok(Some(Declaration { name, base, shape }))
     }

@@ -127,7 +127,7 @@ pub struct Limits {
     /// ([`Limits::blocking_threads`]). At most a quarter of these calls move more than 16 KiB each.
     pub calls_per_store: usize,
     /// Checksums that run in one store at once, shared by user. Each may keep a processor or a disk
-    /// busy for long, and more of them at once end no sooner.
+    /// busy for long, so running more at once doesn't finish them sooner.
     pub long_calls_per_store: usize,
     /// Bytes of one request. Four chunks, as 2009 clients may write more than
     /// one at a time.

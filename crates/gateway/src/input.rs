@@ -174,8 +174,9 @@ impl<R: AsyncRead + Unpin> Input<R> {
         Ok(read)
     }
 
-    /// The next request, for whose bytes `account` has memory. `sender` identifies the sender. May
-    /// be dropped at any point: nothing is lost.
+    /// Receives the next request, or the end of the input. Waits until `account` has memory for the
+    /// request's bytes. `sender` names the client that sends. Cancel safe: a dropped future loses no
+    /// bytes.
     pub async fn receive(&mut self, account: &Account, sender: impl Fn() -> Sender) -> io::Result<Received> {
         loop {
             if let Some(received) = self.take_request(account) {

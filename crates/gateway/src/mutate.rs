@@ -141,8 +141,8 @@ fn arguments<T>(read: impl FnOnce() -> Result<T>) -> Answer<T> {
     read().map_err(|error| DfsError::of(&error))
 }
 
-/// An outcome that its own method can't have: the request id was remembered
-/// for the right method, so this is a defect.
+/// The error if the remembered outcome has another method's type. That is a bug: the id was recorded
+/// for this method.
 fn mismatch() -> DfsError {
     DfsError::of(&Error::new(ErrorKind::Internal, "the remembered outcome is another method's"))
 }

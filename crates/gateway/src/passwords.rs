@@ -1,6 +1,6 @@
 //! The password file: one line a user, `user:hash:epoch`. The hash is an argon2id PHC string. The
-//! epoch is random, and changes whenever the user is added or the password changes. Tokens carry it,
-//! so they end when it changes. The gateway reads the file again when it changes.
+//! epoch is random, and changes whenever the user is added or the password is set, even to the same
+//! one. Tokens carry it, so they end when it changes. The gateway reads the file again when it changes.
 //!
 //! Files of earlier versions have lines `user:hash`. Such a line's epoch is derived from the hash,
 //! whose salt is random, until the user's next change writes one.

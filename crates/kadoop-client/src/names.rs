@@ -255,10 +255,10 @@ impl Client {
         }
     }
 
-    /// The cluster's datanodes and their fill.
+    /// The cluster's datanodes, with used and total bytes.
     ///
     /// # Errors
-    /// Unavailable.
+    /// Unavailable: the namenode doesn't answer.
     pub fn status(&self) -> Result<ClusterStatus, Failure> {
         let status = self.link.ask(|to| to.nn_status())?;
         let node = |node: &wire::KdNodeStatus<'_>| -> Result<NodeStatus, Error> {

@@ -122,7 +122,7 @@ impl frpc_bytes {
         // SAFETY: the caller's promise.
         let Some(bytes) = (unsafe { this.as_ref() }) else { return Ok(None) };
         if bytes.data.is_null() {
-            return Err("a null pointer in place of the key's bytes".to_owned());
+            return Err("the key's data is a null pointer".to_owned());
         }
         if bytes.length > MOST_KEY_BYTES {
             return Err(format!("a key of {} bytes; at most {MOST_KEY_BYTES}", bytes.length));
@@ -149,7 +149,7 @@ pub unsafe extern "C" fn frpc_createhandle(
         let transport = match transport {
             "tcp" => Transport::Tcp,
             "udp" => Transport::Udp,
-            other => return Err(format!("no transport '{other}'; there are tcp and udp")),
+            other => return Err(format!("unknown transport '{other}': use tcp or udp")),
         };
         let process =
             Process::watched().map_err(|error| format!("pthread_atfork, which notices forks: {error}"))?;

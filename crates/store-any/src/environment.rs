@@ -64,7 +64,7 @@ fn switch(name: &str, value: &str) -> Result<bool> {
     match value.to_ascii_lowercase().as_str() {
         word if ON.contains(&word) => Ok(true),
         word if OFF.contains(&word) => Ok(false),
-        _ => wrong(name, value, "give 1, true or yes, or else 0, false or no"),
+        _ => wrong(name, value, "it takes 1, true, yes or on; or 0, false, no or off"),
     }
 }
 

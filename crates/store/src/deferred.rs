@@ -95,8 +95,8 @@ impl DeferredStore {
         }
     }
 
-    /// Waits until the store is open. Passes the last try's error and, meanwhile, those of further
-    /// tries to `failed`.
+    /// Waits until the store is open. Calls `failed` with the error of the latest attempt, and then
+    /// with that of each later one.
     pub async fn opened(&self, mut failed: impl FnMut(&Error)) {
         let mut state = self.state.clone();
         loop {

@@ -298,7 +298,7 @@ fn a_bad_plugin_is_a_typed_error_in_time() {
     ran("", &["ls", "plugin:other://x/"]).fails(INVALID_ARGUMENT, "no plugin other; there is bad");
     ran("", &["stat", "plugin:bad://x/kind"]).fails(INTERNAL, "4711");
     ran("", &["stat", "plugin:bad://x/text"]).fails(BUSY, "xxx");
-    ran("", &["stat", "plugin:bad://x/long"]).fails(INTERNAL, "nonsense as the status of /long");
+    ran("", &["stat", "plugin:bad://x/long"]).fails(INTERNAL, "an impossible size or mode for /long");
     ran("", &["stat", "plugin:bad://x/hang"]).fails(TIMED_OUT, "doesn't return within 1 s");
     ran("", &["stat", "plugin:bad://x/input"]).ok();
     ran("", &["stat", "plugin:bad://x/crash"]).fails(UNAVAILABLE, "by signal 6");

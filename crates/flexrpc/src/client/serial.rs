@@ -20,8 +20,8 @@ pub(crate) fn call(
     store_and_forward: bool,
 ) -> Vec<Outcome> {
     let deadline = multicast.deadline;
-    // The caller has a session of its own with each callee. So the call has its identifier
-    // everywhere, and the caller can ask each callee afterwards.
+    // The caller opens a session with each callee, so the call has a separate id at each. The caller
+    // can then ask each callee for the outcome.
     for index in 0..handles.len() {
         if let Err(refusal) = handles[index].make_ready(deadline) {
             return none_but(handles.len(), index, refusal);

@@ -17,8 +17,7 @@ const ORDERS: usize = 10_000;
 /// three.
 const CHANGES: usize = 3;
 
-/// Claims with real sockets get so many times fewer orders: each order takes twice as many times as
-/// long.
+/// Divisor of the number of orders for claims with real sockets: such an order takes 20 times as long.
 const WITH_SOCKETS: usize = 10;
 
 fn in_any_order(claim: impl Fn() + Send + Sync + 'static) {

@@ -213,7 +213,7 @@ pub enum Refusal {
     NotForwarded,
     /// The callee doesn't pass calls on to the next one of the chain
     /// ([`crate::Forwarding`]).
-    #[error("the callee may not pass the call on to the chain's next one")]
+    #[error("the callee isn't allowed to forward the call to the next callee of the chain")]
     ForwardingDenied,
     /// The callee or the client's own options require TLS, and the call is in the clear. Over UDP
     /// there is no TLS.

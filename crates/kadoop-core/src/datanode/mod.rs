@@ -473,8 +473,8 @@ impl<D: Disk + Clone> Datanode<D> {
         self.scrub(now);
     }
 
-    /// The files that keep what was heard of the namenode's log, if they changed since the last call.
-    /// The caller syncs them.
+    /// The files that hold the last known point of the namenode's log, if they were written since the
+    /// last call. The caller syncs them.
     pub fn unsynced_memory(&mut self) -> Vec<D::File> {
         self.memory.unsynced()
     }

@@ -327,7 +327,7 @@ impl View<'_> {
 
     fn check_replication(&self, replication: u16) -> Result<()> {
         if replication == 0 || replication > MAX_REPLICATION {
-            return Err(Error::Invalid("the replication is 0 or above 512"));
+            return Err(Error::Invalid("the replication must be from 1 to 512"));
         }
         if usize::from(replication) < self.config.min_replicas {
             return Err(BELOW_CLUSTERS);

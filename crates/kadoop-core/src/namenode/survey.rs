@@ -248,10 +248,10 @@ impl Namenode {
         complete
     }
 
-    /// Whether all of the tree is examined, with all changes made meanwhile.
+    /// Whether the survey has examined the whole tree, including what changed since it began.
     ///
     /// # Errors
-    /// NotFound: the path doesn't lead to that tree any more.
+    /// NotFound: there is no such survey, or the path now leads to another directory.
     pub fn is_surveyed(&self, id: SurveyId, caller: &Caller, path: &str) -> Result<bool> {
         let survey = self.surveys.all.get(&id).ok_or(Error::NotFound)?;
         let at = self.view(caller).walk(path).and_then(|walk| walk.target());

@@ -301,13 +301,13 @@ fn cluster_number(home: &Home, disk: &RealDisk) -> io::Result<u64> {
                 Ok(cluster)
             }
             None => refuse(
-                "it has the file `identity` of a namenode, but the log is gone: put its files back, \
-                 or begin a new cluster in another directory",
+                "the directory has a namenode's file `identity` but no log: restore the log's files from a \
+                 backup, or start a new cluster in another directory",
             ),
         };
     }
     if has_log {
-        return refuse("it has a log, but its file `identity` is missing: put it back");
+        return refuse("the directory has a log but no file `identity`: restore that file");
     }
     let cluster = random()?;
     // Before the identity, so that an identity alone shows a lost log.

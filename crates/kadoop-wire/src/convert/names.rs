@@ -35,10 +35,10 @@ pub fn caller_from_wire(caller: &wire::KdCaller<'_>) -> Result<Caller> {
     Ok(Caller { user: text(&caller.user)?.into(), groups: groups?, session: None })
 }
 
-/// A session, from the wire.
+/// A session, from the wire; `None` if the secret is empty.
 ///
 /// # Errors
-/// Invalid.
+/// Invalid: the secret has neither 0 nor 32 bytes.
 pub fn session_from_wire(secret: &[u8]) -> Result<Option<Session>> {
     match secret {
         [] => Ok(None),

@@ -22,8 +22,8 @@ use std::sync::{Mutex, PoisonError};
 
 /// Permission of a file for which the caller gives none.
 const DEFAULT_PERMISSION: u32 = 0o644;
-/// The reported block size, in bytes: HDFS's default, so that programs that split their work by
-/// blocks make reasonable pieces. A file is still one block.
+/// Block size that `stat` reports, in bytes: HDFS's default. Programs that split their input by block
+/// size then make reasonable pieces. Block locations still show the whole file as one block.
 const NOMINAL_BLOCK_BYTES: u64 = 128 << 20;
 /// Prefix of the file by which a start checks whether the root can be written.
 const PROBE_PREFIX: &str = ".strait-probe-";

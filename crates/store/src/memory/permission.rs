@@ -22,8 +22,9 @@ pub(super) struct Access {
 }
 
 impl Access {
-    /// Whether `who`, superusers aside, has all of `wanted` ([`READ`], [`WRITE`], [`TRAVERSE`]). As in POSIX,
-    /// only the most exact class counts: the group's bit doesn't help an owner without it.
+    /// Whether the mode bits give `who` all of `wanted` ([`READ`], [`WRITE`], [`TRAVERSE`]). The caller
+    /// checks for superusers. As in POSIX, only one class counts: owner, else group, else others. An
+    /// owner without a bit doesn't get it from the group.
     pub(super) fn allows(&self, who: &Principal, wanted: u32) -> bool {
         let shift = if *who.user == *self.owner {
             6
