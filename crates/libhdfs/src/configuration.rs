@@ -13,9 +13,6 @@ const DEFAULTS: [(&str, &str); 4] = [
     ("io.file.buffer.size", "4096"),
 ];
 
-/// Levels of `${name}` within values, as in Hadoop's `Configuration`.
-const MAX_LEVELS: usize = 20;
-
 /// The configuration in `$HADOOP_CONF_DIR` or `$HADOOP_HOME/etc/hadoop`, or else in the first
 /// directory of `$CLASSPATH` that has one. `$STRAIT_STORE` comes before its default store.
 pub fn load() -> Outcome<HadoopConfig> {
@@ -38,7 +35,7 @@ pub fn load() -> Outcome<HadoopConfig> {
 pub fn value(config: &HadoopConfig, name: &str) -> Option<String> {
     let own = config.get(name);
     let given = own.or_else(|| DEFAULTS.iter().find(|(known, _)| *known == name).map(|(_, value)| *value));
-    given.map(|given| expanded(config, given))
+    given.map(|given| config.expanded(given))
 }
 
 /// The number that a property has, in decimal or with 0x.
@@ -52,21 +49,4 @@ pub fn number(config: &HadoopConfig, name: &str) -> Outcome<Option<i32>> {
     };
     let number = parsed.ok().and_then(|number| i32::try_from(number.checked_mul(sign)?).ok());
     number.map(Some).ok_or_else(|| Failure::invalid(format!("{name} is {value:?}, which isn't a number")))
-}
-
-/// `text` with each `${name}` replaced by that property's value, or else that environment variable's
-/// for `${env.NAME}`; unknown names stay as they are.
-fn expanded(config: &HadoopConfig, text: &str) -> String {
-    let mut text = text.to_owned();
-    for _ in 0..MAX_LEVELS {
-        let Some((before, rest)) = text.split_once("${") else { break };
-        let Some((name, after)) = rest.split_once('}') else { break };
-        let value = match name.strip_prefix("env.") {
-            Some(variable) => env::var(variable).ok(),
-            None => config.get(name).map(str::to_owned),
-        };
-        let Some(value) = value else { break };
-        text = format!("{before}{value}{after}");
-    }
-    text
 }

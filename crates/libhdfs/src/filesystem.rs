@@ -224,6 +224,12 @@ impl Target {
             None => ("hdfs", name),
         };
         let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        if self.port != 0 && authority.is_empty() && scheme != "file" {
+            return Err(Failure::invalid(format!(
+                "{name} names no host, so port {} belongs to none",
+                self.port
+            )));
+        }
         if self.port == 0 || authority.is_empty() {
             return Ok(format!("{scheme}://{authority}{path}"));
         }

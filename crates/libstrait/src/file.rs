@@ -1,13 +1,11 @@
 //! An open logical file of a C program.
 
-use crate::process::{Process, current, user};
+use crate::process::{Process, current, uri, user};
 use bytes::Bytes;
 use nix::libc::{O_ACCMODE, O_CREAT, O_EXCL, O_RDONLY, O_RDWR, O_TRUNC, O_WRONLY, c_int, mode_t};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use strait_plfs::{Container, Options, Reader, Writer};
-use strait_store::{
-    Error, ErrorKind, FileStatus, FileSystem, MAX_CHUNK_BYTES, Result, StorePath, StoreUri, fail,
-};
+use strait_store::{Error, ErrorKind, FileStatus, FileSystem, MAX_CHUNK_BYTES, Result, StorePath, fail};
 
 /// The message of a handle's use in another process than the one that opened it.
 const OF_A_PARENT: &str = "another process opened the file; open it again after fork";
@@ -35,13 +33,13 @@ pub fn is_of_a_parent(error: &Error) -> bool {
 
 /// A store and a path in it.
 async fn place(process: &Process, text: &str) -> Result<(Arc<dyn FileSystem>, StorePath)> {
-    let uri = StoreUri::parse(text)?;
-    Ok((process.store(&uri).await?, uri.path().clone()))
+    let named = uri(text)?;
+    Ok((process.store(&named).await?, named.path().clone()))
 }
 
 /// Makes a plain file of a logical one.
 pub fn flatten(from: &str, to: &str) -> Result<()> {
-    let (source, target) = (StoreUri::parse(from)?, StoreUri::parse(to)?);
+    let (source, target) = (uri(from)?, uri(to)?);
     if source.store() != target.store() {
         let message = format!("both must be in one store; this one is in {}", source.store());
         return Err(Error::new(ErrorKind::InvalidArgument, message).at("flatten to", to));
@@ -55,7 +53,7 @@ pub fn flatten(from: &str, to: &str) -> Result<()> {
 
 /// Ends a logical file: it becomes a plain one. Returns the bytes that were moved for that.
 pub fn finalize(from: &str, to: &str) -> Result<u64> {
-    let (source, target) = (StoreUri::parse(from)?, StoreUri::parse(to)?);
+    let (source, target) = (uri(from)?, uri(to)?);
     if source.store() != target.store() {
         let message = format!("both must be in one store; this one is in {}", source.store());
         return Err(Error::new(ErrorKind::InvalidArgument, message).at("finalize to", to));
@@ -78,7 +76,7 @@ pub fn status(uri: &str) -> Result<FileStatus> {
 
 /// Renames a logical file within its store.
 pub fn rename(from: &str, to: &str) -> Result<()> {
-    let (source, target) = (StoreUri::parse(from)?, StoreUri::parse(to)?);
+    let (source, target) = (uri(from)?, uri(to)?);
     if source.store() != target.store() {
         let message = format!("both must be in one store; this one is in {}", source.store());
         return Err(Error::new(ErrorKind::InvalidArgument, message).at("rename to", to));

@@ -65,6 +65,11 @@ impl Process {
     }
 }
 
+/// Parses a URI. If it names no namenode, Hadoop's configuration does.
+pub fn uri(text: &str) -> Result<StoreUri> {
+    strait_store_any::with_host(StoreUri::parse(text)?, None)
+}
+
 /// The user of this process, for stores that believe a name.
 pub fn user() -> Principal {
     let id = nix::unistd::geteuid();

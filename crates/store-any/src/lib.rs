@@ -17,6 +17,7 @@ mod foreign;
 pub use foreign::{ForeignOptions, Library, serve_parent};
 
 use futures::future::BoxFuture;
+use std::borrow::Cow;
 use std::sync::Arc;
 use strait_store::{
     Error, ErrorKind, FileStore, FileSystem, MemoryStore, Result, Scheme, StorePath, StoreUri, fail,
@@ -53,13 +54,9 @@ pub fn with_host(uri: StoreUri, config: Option<&HadoopConfig>) -> Result<StoreUr
     if !uri.is_of_default_host() {
         return Ok(uri);
     }
-    let loaded;
     let config = match config {
-        Some(config) => config,
-        None => {
-            loaded = HadoopConfig::load()?;
-            &loaded
-        }
+        Some(config) => Cow::Borrowed(config),
+        None => Cow::Owned(HadoopConfig::load()?),
     };
     let authority = config.default_authority().map_err(|error| error.at("open", uri.to_string()))?;
     StoreUri::parse(&format!("{}://{authority}{}", uri.scheme(), uri.path()))

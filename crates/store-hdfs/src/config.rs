@@ -7,7 +7,7 @@ use std::io::Read;
 use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
-use strait_store::{Error, ErrorKind, Result, fail, size};
+use strait_store::{Error, ErrorKind, Result, Scheme, StoreUri, fail, size};
 
 /// A configuration file is some kilobytes; a larger one is a mistake.
 const MAX_FILE_BYTES: u64 = 4 << 20;
@@ -19,6 +19,9 @@ const DEFAULT_NAMENODE_PORT: u16 = 8020;
 pub const DEFAULT_STORE: &str = "fs.defaultFS";
 /// Its name before Hadoop 2.
 const OLD_DEFAULT_STORE: &str = "fs.default.name";
+
+/// Levels of `${name}` within values, as in Hadoop's `Configuration`.
+const MAX_LEVELS: usize = 20;
 
 /// `dfs.checksum.combine.mode` of hdfs-site.xml.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,9 +109,31 @@ impl HadoopConfig {
         Ok(())
     }
 
-    /// The value of a property.
+    /// The text of a property, as its file has it.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.properties.get(name).map(String::as_str)
+    }
+
+    /// The value of a property, with its variables replaced ([`HadoopConfig::expanded`]).
+    pub fn value(&self, name: &str) -> Option<String> {
+        self.get(name).map(|text| self.expanded(text))
+    }
+
+    /// `text` with each `${name}` replaced by that property's value, or else that environment variable's
+    /// for `${env.NAME}`; unknown names stay as they are.
+    pub fn expanded(&self, text: &str) -> String {
+        let mut text = text.to_owned();
+        for _ in 0..MAX_LEVELS {
+            let Some((before, rest)) = text.split_once("${") else { break };
+            let Some((name, after)) = rest.split_once('}') else { break };
+            let value = match name.strip_prefix("env.") {
+                Some(variable) => env::var(variable).ok(),
+                None => self.get(name).map(str::to_owned),
+            };
+            let Some(value) = value else { break };
+            text = format!("{before}{value}{after}");
+        }
+        text
     }
 
     /// Sets a property.
@@ -125,27 +150,28 @@ impl HadoopConfig {
     ///
     /// # Errors
     /// InvalidArgument if fs.defaultFS isn't set, or names no HDFS.
-    pub fn default_authority(&self) -> Result<&str> {
+    pub fn default_authority(&self) -> Result<String> {
         let refuse = |why: String| fail(ErrorKind::InvalidArgument, why);
-        let Some(store) = self.get(DEFAULT_STORE) else {
+        let Some(store) = self.value(DEFAULT_STORE) else {
             return refuse(format!(
                 "which namenode? write hdfs://HOST:PORT/path; or set {DEFAULT_STORE} in core-site.xml, and \
                  HADOOP_CONF_DIR to its directory"
             ));
         };
-        let authority = match store.split_once(':') {
-            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("hdfs") => rest.strip_prefix("//"),
-            // Before Hadoop 0.20 it was a host, perhaps with a port.
-            _ if !store.contains('/') && store != "local" => Some(store),
-            _ => None,
+        // Before Hadoop 0.20 it was a host, perhaps with a port; `local` was the local file system.
+        let is_host = !store.contains('/') && store != "local" && !store.ends_with(':');
+        let uri = if is_host { format!("hdfs://{store}") } else { store };
+        // A message shows only what the parser's has: a URI may have a secret in it.
+        let why = match StoreUri::parse(&uri) {
+            Ok(uri) if uri.scheme() == Scheme::Hdfs && !uri.is_of_default_host() => {
+                return Ok(uri.store().replacen("hdfs://", "", 1));
+            }
+            Ok(uri) => format!("{uri} names none"),
+            Err(error) => error.to_string(),
         };
-        match authority.and_then(|rest| rest.split('/').next()).filter(|authority| !authority.is_empty()) {
-            Some(authority) => Ok(authority),
-            None => refuse(format!(
-                "which namenode? write hdfs://HOST:PORT/path: {DEFAULT_STORE} is {store:?} in Hadoop's \
-                 configuration, which names none"
-            )),
-        }
+        refuse(format!(
+            "which namenode? write hdfs://HOST:PORT/path, or correct {DEFAULT_STORE} in Hadoop's configuration: {why}"
+        ))
     }
 
     /// The `host:port` of each namenode behind `authority` (`host`,
@@ -321,7 +347,13 @@ mod tests {
             let authority = config.default_authority();
             let told = authority.as_ref().err().map(ToString::to_string).unwrap_or_default();
             assert!(wanted.is_some() || told.contains(store) && told.contains("write hdfs://"), "{told}");
-            assert_eq!(authority.ok(), wanted, "{store}");
+            assert_eq!(authority.ok().as_deref(), wanted, "{store}");
+        }
+        let variables = [("fs.defaultFS", "hdfs://${nn}:9000"), ("nn", "${nn.host}"), ("nn.host", "a")];
+        assert_eq!(config(&variables).default_authority().unwrap(), "a:9000");
+        for secret in ["s3a://KEY:SECRET@bucket/", "hdfs://user:SECRET@nn", "user:SECRET@nn"] {
+            let told = config(&[("fs.defaultFS", secret)]).default_authority().unwrap_err().to_string();
+            assert!(told.contains("fs.defaultFS") && !told.contains("SECRET"), "{told}");
         }
         let none = config(&[]).default_authority().unwrap_err().to_string();
         assert!(none.contains("fs.defaultFS") && none.contains("HADOOP_CONF_DIR"), "{none}");

@@ -36,8 +36,8 @@ impl Shared {
     pub async fn connect(uri: &str, config: HadoopConfig) -> Result<Self> {
         let authority = authority_of(uri, &config)?;
         let checksum_mode = config.checksum_mode()?;
-        let namenodes = config.namenodes(authority)?;
-        let clients = Arc::new(Clients::new(authority, &namenodes, &config));
+        let namenodes = config.namenodes(&authority)?;
+        let clients = Arc::new(Clients::new(&authority, &namenodes, &config));
         let namenode = Arc::new(Namenode::new(namenodes));
         let (secured, write_settings) = match config.secured() {
             Some(reason) => {
@@ -107,7 +107,7 @@ impl Shared {
 }
 
 /// The part of `hdfs://AUTHORITY/` that names the namenode. If there is none, the configuration names it.
-fn authority_of<'a>(uri: &'a str, config: &'a HadoopConfig) -> Result<&'a str> {
+fn authority_of(uri: &str, config: &HadoopConfig) -> Result<String> {
     let wrong = |why| fail(ErrorKind::InvalidArgument, why);
     let Some(rest) = uri.strip_prefix("hdfs://") else { return wrong("an HDFS URI begins with hdfs://") };
     match rest.strip_suffix('/').unwrap_or(rest) {
@@ -116,7 +116,7 @@ fn authority_of<'a>(uri: &'a str, config: &'a HadoopConfig) -> Result<&'a str> {
             wrong("a store is a whole HDFS: the URI ends after host and port")
         }
         authority if authority.contains('@') => wrong("the URI can't name a user; users log in"),
-        authority => Ok(authority),
+        authority => Ok(authority.to_owned()),
     }
 }
 

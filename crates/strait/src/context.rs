@@ -10,7 +10,7 @@ use crate::tally::Tally;
 use crate::waiting::{Aliases, Typing, Waiting, Watched};
 use crate::{password, relative, tokens};
 use std::borrow::Cow;
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use strait_kadoop_client::Client;
 use strait_kadoop_core::messages::Caller;
 use strait_kadoop_wire::Failure as KadoopFailure;
 use strait_store::{Error, ErrorKind, FileStatus, FileSystem, Principal, Scheme, StorePath, StoreUri};
-use strait_store_any::OpenOptions;
+use strait_store_any::{HadoopConfig, OpenOptions, with_host};
 use strait_store_kadoop as kadoop;
 
 /// Time limit for ending sessions, which is a courtesy to the gateway.
@@ -45,6 +45,8 @@ pub struct Context {
     /// The flags of helpers on other hosts.
     pub helper_flags: Vec<String>,
     opened: RefCell<HashMap<String, Arc<dyn FileSystem>>>,
+    /// Read once, so that all operands without a host mean the same one.
+    hadoop: OnceCell<HadoopConfig>,
     /// Stores that couldn't be opened, when, and why.
     away: RefCell<HashMap<String, (Instant, Error)>>,
     /// Gateways where this command has a login, by the store's URI.
@@ -112,6 +114,7 @@ impl Context {
             foreign: global.foreign,
             helper_flags,
             opened: RefCell::default(),
+            hadoop: OnceCell::new(),
             away: RefCell::default(),
             with_login: RefCell::default(),
             borrowed: RefCell::new(Borrowed::of_environment(global.logins_fd)),
@@ -186,11 +189,19 @@ impl Context {
     /// Parses a URI; its gateway store comes from itself or from the flags. If it names no namenode, Hadoop's
     /// configuration does.
     pub fn uri(&self, text: &str) -> strait_store::Result<StoreUri> {
-        let uri = strait_store_any::with_host(StoreUri::parse(text)?, None)?;
+        let uri = StoreUri::parse(text)?;
+        let uri = if uri.is_of_default_host() { with_host(uri, Some(self.hadoop()?))? } else { uri };
         match &self.gateway_store {
             Some(store) => uri.in_gateway_store(store),
             None => Ok(uri),
         }
+    }
+
+    fn hadoop(&self) -> strait_store::Result<&HadoopConfig> {
+        if self.hadoop.get().is_none() {
+            let _ = self.hadoop.set(HadoopConfig::load()?); // by this thread alone
+        }
+        Ok(self.hadoop.get_or_init(HadoopConfig::default))
     }
 
     /// As [`Self::open`]. A store whose opening took long and failed a moment ago fails at once, so that
@@ -438,6 +449,16 @@ impl Place {
             Ok(status) => Ok(Some(status)),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
+        }
+    }
+
+    /// As [`Place::find`], for a name that a command is about to create; None also if a file is in the
+    /// place of one of its parents. Then [`check_directory`](crate::commands::targets::check_directory)
+    /// names that file.
+    pub async fn find_target(&self) -> strait_store::Result<Option<FileStatus>> {
+        match self.find().await {
+            Err(error) if error.kind() == ErrorKind::NotADirectory && !self.slash => Ok(None),
+            found => found,
         }
     }
 }

@@ -130,7 +130,11 @@ async fn named(context: &Context, flags: &Run, tally: &mut Tally) -> Result<Vec<
         let text = context.absolute(&uri)?.into_owned();
         // The hosts may have another configuration, or none.
         let is_of_default_host = StoreUri::parse(&text).is_ok_and(|uri| uri.is_of_default_host());
-        Ok(if is_of_default_host { context.uri(&text)?.to_string() } else { text })
+        if !is_of_default_host {
+            return Ok(text);
+        }
+        let slash = if text.ends_with('/') { "/" } else { "" };
+        Ok(format!("{}{slash}", context.uri(&text)?.to_string().trim_end_matches('/')))
     };
     uris.into_iter().map(absolute).collect()
 }
