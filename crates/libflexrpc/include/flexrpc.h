@@ -428,8 +428,8 @@ int frpc_register_program(rpcprog_t, rpcvers_t, frpc_dispatch_t, unsigned flags)
 /* Decodes the arguments into a zeroed value. frpc_freeargs frees its parts, also after FALSE. */
 bool_t frpc_getargs(frpc_request *, xdrproc_t, void *args);
 bool_t frpc_freeargs(frpc_request *, xdrproc_t, void *args);
-/* The last of these in a dispatch is the call's outcome; with none of them it fails. They copy
- * result and text. */
+/* The last of these in a dispatch is the call's outcome. With none of them the call fails; a caller
+ * of plain ONC RPC gets no reply. They copy result and text. */
 bool_t frpc_sendreply(frpc_request *, xdrproc_t, const void *result);
 void frpc_svcerr_noproc(frpc_request *);
 void frpc_svcerr_decode(frpc_request *);
@@ -442,8 +442,8 @@ enum frpc_svc_option {
 	FRPC_SVC_SET_TLS_REQUIRED = 2002, /* bool_t *: refuse callers without TLS */
 	FRPC_SVC_SET_ANONYMOUS = 2003, /* bool_t *: callers without a key from other hosts, too */
 	FRPC_SVC_SET_RPCBIND = 2004, /* bool_t *: register the programs with this host's rpcbind */
-	FRPC_SVC_SET_ONC = 2005, /* bool_t *: answer plain ONC RPC, for programs registered before;
-				 * by default, if there is no key */
+	FRPC_SVC_SET_ONC = 2005, /* bool_t *: answer plain ONC RPC for all programs, without
+				 * the key; by default, if there is no key */
 	FRPC_SVC_SET_DRAIN = 2006, /* struct timeval *: how long the end waits for running calls; 30 s */
 	FRPC_SVC_SET_WORKERS = 2007, /* uint32_t *: most threads that execute calls */
 	FRPC_SVC_SET_CALL_BYTES = 2008 /* uint32_t *: the largest call or result */

@@ -5,11 +5,12 @@ use crate::tls::frpc_tls;
 use crate::xdr::{Routine, Xdr, given};
 use crate::{guarded, text};
 use nix::libc::{self, c_char, c_int, c_uint, c_void, timeval};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::ffi::{CStr, CString};
 use std::io::ErrorKind;
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use strait_flexrpc::{
     ClusterKey, Credentials, Fault, OncAccess, RPCBIND_SOCKET, Reply, Request, Server, ServerOptions,
@@ -132,13 +133,17 @@ struct Turns {
 struct Turn<'t>(&'t Turns, Option<MutexGuard<'t, ()>>);
 
 impl Turns {
-    /// Waits for a turn. Further calls than `most` are refused, since other programs need threads, too.
-    fn take(&self) -> Result<Turn<'_>, ServiceError> {
+    /// Waits for a turn, until the call's deadline. Further calls than `most` are refused, since other
+    /// programs need threads, too.
+    fn take(&self, deadline: Option<Instant>) -> Result<Turn<'_>, ServiceError> {
         let mut turn = Turn(self, None);
         if self.calls.fetch_add(1, Ordering::Relaxed) >= self.most {
             return Err(ServiceError::Overloaded);
         }
-        turn.1 = Some(self.running.lock().unwrap_or_else(PoisonError::into_inner));
+        turn.1 = Some(match deadline {
+            Some(at) => self.running.try_lock_until(at).ok_or(ServiceError::DeadlinePassed)?,
+            None => self.running.lock(),
+        });
         Ok(turn)
     }
 }
@@ -146,11 +151,15 @@ impl Turns {
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         self.0.calls.fetch_sub(1, Ordering::Relaxed);
+        if let Some(running) = self.1.take() {
+            // To the call that has waited longest: a connection with many calls would take the turn again.
+            MutexGuard::unlock_fair(running);
+        }
     }
 }
 
 fn serving() -> MutexGuard<'static, Serving> {
-    let mut serving = SERVING.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut serving = SERVING.lock();
     if let Some((server, _)) = serving.server.take_if(|(_, process)| !process.is_this()) {
         // Its end would wait for threads that this process doesn't have.
         std::mem::forget(server);
@@ -192,7 +201,7 @@ fn dispatched(
     request: &Request,
     reply: &mut Reply,
 ) -> Result<(), ServiceError> {
-    let _turn = turns.map(Turns::take).transpose()?;
+    let _turn = turns.map(|turns| turns.take(request.deadline)).transpose()?;
     if turns.is_some() && request.deadline.is_some_and(|deadline| deadline <= Instant::now()) {
         return Err(ServiceError::DeadlinePassed);
     }
@@ -408,7 +417,7 @@ pub unsafe extern "C" fn frpc_svc_control(option: c_uint, value: *const c_void) 
                 options.workers.least = options.workers.least.min(options.workers.most);
             }
             SET_CALL_BYTES => options.payload_bytes = number(),
-            _ => {}
+            _ => return Err(format!("{name}: not implemented")),
         }
         Ok(1)
     })
@@ -463,7 +472,7 @@ pub extern "C" fn frpc_svc_run() {
             here = serving();
         }
         while !here.ended {
-            here = ENDED.wait(here).unwrap_or_else(PoisonError::into_inner);
+            ENDED.wait(&mut here);
         }
         let server = here.server.take();
         drop(here); // running calls may ask the server to end, too

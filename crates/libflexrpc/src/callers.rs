@@ -15,6 +15,7 @@ use std::io::Write;
 use std::net::{Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use strait_flexrpc::{
     AuthSys, CallError, CallOptions, Client, ClientOptions, ClusterKey, Handle, Obstacle, Procedure, Refusal,
@@ -39,6 +40,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub struct frpc_handle {
     /// Threads that share the handle call one after the other, as with a `CLIENT` of libtirpc.
     caller: Mutex<Caller>,
+    /// Of all calls by the handle, in microseconds; 0 if it has none of its own. Outside the lock, since
+    /// it bounds the wait for the lock, too.
+    timeout_us: AtomicU64,
     /// Of the latest call. Written only by the thread that has locked `caller`.
     latest: UnsafeCell<frpc_outcome>,
 }
@@ -59,7 +63,6 @@ struct Caller {
     transport: Transport,
     program: u32,
     version: u32,
-    timeout: Option<Duration>,
     /// Of the latest call; credentials stay.
     options: CallOptions,
     /// Room for a call's arguments.
@@ -165,14 +168,14 @@ pub unsafe extern "C" fn frpc_createhandle(
             transport,
             program,
             version,
-            timeout: None,
             options: CallOptions::default(),
             args: Vec::new(),
             required: None,
             store_and_forward: false,
         };
         let latest = UnsafeCell::new(frpc_outcome::SUCCESS);
-        Ok(Box::into_raw(Box::new(frpc_handle { caller: Mutex::new(caller), latest })))
+        let (caller, timeout_us) = (Mutex::new(caller), AtomicU64::new(0));
+        Ok(Box::into_raw(Box::new(frpc_handle { caller, timeout_us, latest })))
     })
 }
 
@@ -230,6 +233,17 @@ pub unsafe extern "C" fn frpc_destroyhandle(handle: *mut frpc_handle) {
 }
 
 impl frpc_handle {
+    /// The handle's own timeout.
+    fn timeout(&self) -> Option<Duration> {
+        let micros = self.timeout_us.load(Ordering::Relaxed);
+        (micros != 0).then(|| Duration::from_micros(micros))
+    }
+
+    fn set_timeout(&self, timeout: Option<Duration>) {
+        let micros = timeout.map_or(0, |time| time.as_micros().try_into().unwrap_or(u64::MAX));
+        self.timeout_us.store(micros, Ordering::Relaxed);
+    }
+
     /// Waits while another thread calls by the handle.
     fn caller(&self, patience: Duration) -> Result<MutexGuard<'_, Caller>, String> {
         let why =
@@ -292,19 +306,20 @@ impl Caller {
         if self.onc {
             return Ok(self.client.onc_handle(self.callee, self.transport));
         }
-        let until = Instant::now() + time;
-        let mut made = self.client.handle_within(self.callee, self.transport, time);
+        let begun = Instant::now();
         // A name may have addresses of both families, such as localhost, and the callee listen on one.
-        for _ in 0..self.others.len() {
-            if !matches!(made, Err(CallError::NotExecuted(Refusal::Unreachable(_)))) {
-                break;
+        // Each address that is left gets an equal part of the time that is left.
+        let mut addresses = 1 + self.others.len() as u32;
+        loop {
+            let part = time.saturating_sub(begun.elapsed()) / addresses;
+            let made = self.client.handle_within(self.callee, self.transport, part);
+            addresses -= 1;
+            if addresses == 0 || !matches!(made, Err(CallError::NotExecuted(Refusal::Unreachable(_)))) {
+                return made;
             }
             let failed = std::mem::replace(&mut self.callee, self.others.remove(0));
             self.others.push(failed);
-            let left = until.saturating_duration_since(Instant::now());
-            made = self.client.handle_within(self.callee, self.transport, left);
         }
-        made
     }
 
     /// # Safety
@@ -319,7 +334,7 @@ impl Caller {
         self.args.clear();
         // SAFETY: the caller's promise.
         unsafe { encode(args.0, args.1, &mut self.args) }?;
-        self.options.timeout = self.timeout.or(timeout);
+        self.options.timeout = timeout;
         if !waited.is_zero() {
             let whole = self.options.timeout.unwrap_or(PATIENCE);
             self.options.timeout = Some(whole.saturating_sub(waited));
@@ -395,9 +410,9 @@ pub unsafe extern "C" fn frpc_call(
 ) -> c_int {
     guarded(FAILED, || {
         let (args, result) = ((given(args_routine)?, args), (given(result_routine)?, result));
-        let timeout = duration(timeout)?;
         // SAFETY: the caller's promise.
         let handle = unsafe { handle.as_ref() }.ok_or("a null handle")?;
+        let timeout = handle.timeout().or(duration(timeout)?);
         let (mut caller, waited) = match handle.caller.try_lock() {
             Some(caller) => (caller, Duration::ZERO),
             None => {
@@ -441,7 +456,11 @@ pub unsafe extern "C" fn frpc_perror(handle: *const frpc_handle, prefix: *const 
         let handle = unsafe { handle.as_ref() }.ok_or("a null handle")?;
         // SAFETY: the caller's promise.
         let prefix = unsafe { text(prefix, "prefix") }?;
-        let locked = handle.caller(PATIENCE)?;
+        // A call that is under way will change the text of the latest one.
+        let Some(locked) = handle.caller.try_lock() else {
+            let _ = writeln!(std::io::stderr(), "{prefix}: another call by this handle is under way");
+            return Ok(());
+        };
         // SAFETY: no other thread writes it now.
         let text = unsafe { (*handle.latest.get()).text };
         drop(locked);

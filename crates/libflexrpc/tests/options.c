@@ -1,6 +1,7 @@
 /* The options and outcomes that the other programs don't use, with the server in the same process. */
 #include <flexrpc.h>
 #include <arpa/inet.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <sys/socket.h>
@@ -148,6 +149,16 @@ static void check_shared(void)
 	CHECK(call(handle, ECHO, SHORT) == FRPC_FAILED && strstr(frpc_error(), "took all the time"));
 	CHECK(ms_since(begun) < SLOW_MS);
 	CHECK(!pthread_join(threads[0], NULL));
+	/* The handle's own timeout bounds that wait, too, and can be set meanwhile. */
+	slow_calls = 0;
+	CHECK(!pthread_create(&threads[0], NULL, call_slowly, handle));
+	while (!slow_calls)
+		usleep(1000);
+	struct timeval own = SHORT, none = { 0, 0 };
+	begun = now();
+	CHECK(frpc_control(handle, FRPC_SET_TIMEOUT, &own) && call(handle, ECHO, PATIENCE) == FRPC_FAILED);
+	CHECK(ms_since(begun) < SLOW_MS && frpc_control(handle, FRPC_SET_TIMEOUT, &none));
+	CHECK(!pthread_join(threads[0], NULL));
 	/* The time to connect is part of a call's. The kernel connects to a listener that accepts nothing. */
 	int listener = socket(AF_INET, SOCK_STREAM, 0);
 	struct sockaddr_in silent = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
@@ -187,8 +198,10 @@ static void check_options(void)
 {
 	frpc_handle *handle = handle_of(PROGRAM, "tcp");
 	struct timeval time = { 3, 0 }, zero = { 0, 0 }, negative = { -1, 0 }, day = { 86400, 0 }, got_time;
+	struct timeval for_ever = { LONG_MAX, 0 };
 	uint32_t small = 64, none = 0;
 	u_int got;
+	CHECK(call(handle, AT_ONCE, for_ever) == FRPC_SUCCESS);
 	CHECK(frpc_control(handle, FRPC_SET_CONNECT_TIMEOUT, &time));
 	CHECK(frpc_control(handle, FRPC_GET_CONNECT_TIMEOUT, &got_time) && got_time.tv_sec == 3);
 	CHECK(!frpc_control(handle, FRPC_SET_CONNECT_TIMEOUT, &zero));

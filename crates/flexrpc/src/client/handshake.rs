@@ -58,6 +58,10 @@ pub(crate) fn shake_hands(
             },
             Step::NotExecuted(refusal) => return Err(refusal),
             Step::Unknown(Doubt::TimedOut) => return Err(Refusal::Unreachable(Obstacle::TimedOut)),
+            // A broken line ended above, so this is a port without a socket.
+            Step::Unknown(Doubt::ConnectionLost) => {
+                return Err(Refusal::Unreachable(Obstacle::ConnectionRefused));
+            }
             Step::Reconnect(_) | Step::Answered | Step::Unknown(_) => return Err(UNKNOWN),
         }
     }

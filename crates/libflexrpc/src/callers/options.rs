@@ -70,11 +70,15 @@ unsafe fn control(handle: &frpc_handle, option: c_uint, value: *mut c_void) -> R
         (handle.client, handle.settings, handle.line) = (client, settings, None);
         return Ok(());
     }
+    if option == SET_TIMEOUT {
+        handle.set_timeout(time()?);
+        return Ok(());
+    }
+    let own_timeout = handle.timeout();
     let mut handle = handle.caller(PATIENCE)?;
     match option {
-        SET_TIMEOUT => handle.timeout = time()?,
         GET_TIMEOUT => {
-            let time = handle.timeout.or(handle.settings().timeout).unwrap_or_default();
+            let time = own_timeout.or(handle.settings().timeout).unwrap_or_default();
             // SAFETY: see above.
             unsafe { value.cast::<timeval>().write(c_time(time)) };
         }
@@ -163,7 +167,7 @@ unsafe fn control(handle: &frpc_handle, option: c_uint, value: *mut c_void) -> R
         }
         // SAFETY: see above.
         SET_STORE_AND_FORWARD => handle.store_and_forward = unsafe { value.cast::<c_int>().read() } != 0,
-        _ => {}
+        _ => return Err("not implemented".to_owned()),
     }
     Ok(())
 }
