@@ -242,7 +242,9 @@ impl Writings {
                 }
                 let mut files: HashMap<&str, usize> = HashMap::new();
                 slots.values().for_each(|slot| *files.entry(&*slot.user).or_default() += 1);
-                let most = files.into_iter().max_by_key(|(_, files)| *files).map(|(user, _)| user);
+                // Of users with equally many, the one who opens a further file.
+                let rank = |(user, files): &(&str, usize)| (*files, **user == *who.user);
+                let most = files.into_iter().max_by_key(rank).map(|(user, _)| user);
                 let age = |slot: &Slot| (slot.closing.load(Ordering::Acquire), slot.used());
                 let theirs = slots.iter().filter(|(_, slot)| most == Some(&*slot.user));
                 theirs.min_by_key(|(_, slot)| age(slot)).map(|(path, _)| path.clone())
