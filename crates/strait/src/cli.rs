@@ -167,8 +167,8 @@ fn operand() -> impl TypedValueParser<Value = String> {
 
 /// A number of bytes, perhaps with a unit.
 fn bytes<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
-    let number = size::bytes_of_person(text).and_then(|number| T::try_from(number).ok());
-    number.ok_or_else(|| "give a number of bytes, such as 134217728 or 128m".to_owned())
+    let number = size::bytes_of_person(text).ok_or("give a number of bytes, such as 134217728 or 128m")?;
+    T::try_from(number).map_err(|_| "it is too large".to_owned())
 }
 
 /// The value of a variable that represents a flag.

@@ -27,7 +27,7 @@ pub async fn mkdir(context: &Context, mkdir: Mkdir) -> Result<(), Failure> {
 
 /// The store's mkdirs does what `mkdir -p` does. Without -p, these cases are errors.
 async fn check_new(place: &Place) -> Result<(), Failure> {
-    if place.find().await?.is_some() {
+    if place.find_target().await?.is_some() {
         return Err(Failure::at(ErrorKind::AlreadyExists, "mkdir", &place.path, "it is there already"));
     }
     match place.path.parent() {
@@ -55,7 +55,7 @@ pub async fn touch(context: &Context, touch: Touch) -> Result<(), Failure> {
 
 /// Whether there was a file to touch.
 async fn one(place: &Place, touch: &Touch) -> Result<bool, Failure> {
-    if place.find().await?.is_none() {
+    if place.find_target().await?.is_none() {
         if touch.no_create {
             return Ok(false);
         }

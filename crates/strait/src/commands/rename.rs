@@ -23,7 +23,7 @@ pub async fn mv(context: &Context, mut mv: Mv) -> Result<(), Failure> {
     if sources.is_empty() {
         return tally.finish();
     }
-    let there = target.find().await?;
+    let there = target.find_target().await?;
     let into = there.as_ref().is_some_and(FileStatus::is_directory);
     let refuse = |why: &str| Err(Failure::at(ErrorKind::NotADirectory, "mv", &target.path, why));
     if there.is_some() && !into && sources.len() > 1 {

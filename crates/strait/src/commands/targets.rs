@@ -48,7 +48,9 @@ pub async fn check_directory(
             Ok(Some(_)) => break,
             Ok(None) => {}
             Err(error) if error.kind() == ErrorKind::NotADirectory => {}
-            Err(error) => return Err(error.into()),
+            Err(error) if path == *directory => return Err(error.into()),
+            // Looked at for the message alone, and perhaps not for this user to see.
+            Err(_) => break,
         }
         above = path.parent();
     }

@@ -57,10 +57,7 @@ impl Upload {
         // A slash at its end is checked here.
         let target = &Place { slash: false, ..context.place(named).await? };
         self.check_capabilities(target)?;
-        let there = match target.find().await {
-            Err(error) if error.kind() == ErrorKind::NotADirectory => None, // a parent is a file
-            found => found?,
-        };
+        let there = target.find_target().await?;
         let into = there.as_ref().is_some_and(FileStatus::is_directory);
         if !into {
             self.check_single(target, named.ends_with('/'), there.is_some()).await?;
