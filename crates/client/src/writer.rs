@@ -108,7 +108,8 @@ impl Writer {
         self.lane.clone()
     }
 
-    /// Waits until the oldest append is acknowledged. After a broken connection it sends all again.
+    /// Waits until the oldest append is acknowledged. After a broken connection it sends all
+    /// unacknowledged appends again.
     async fn settle_oldest(&mut self) -> Result<()> {
         let path = self.path.clone();
         let subject = Subject { operation: "append to", path: path.as_str() };
