@@ -110,7 +110,8 @@ pub(super) fn refused(error: std::io::Error) -> Error {
         ),
         None if error.kind() == std::io::ErrorKind::UnexpectedEof => (
             ErrorKind::Unavailable,
-            "the gateway closed the connection at once; it may lack TLS (--tls-cert), or have no free connection"
+            "the gateway closed the connection at once; it may lack TLS (--tls-cert), or have no free \
+             connection"
                 .to_owned(),
         ),
         _ => (ErrorKind::Unavailable, error.to_string()),
@@ -161,7 +162,7 @@ fn about_certificate(wrong: &CertificateError) -> String {
         }
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
             format!(
-                "the gateway's certificate isn't for this host name; it needs it as a subjectAltName ({wrong})"
+                "the gateway's certificate doesn't have this host name among its subjectAltNames ({wrong})"
             )
         }
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => {

@@ -1,8 +1,8 @@
 //! `copyToLocalFile` and `copyFromLocalFile`: between a store and a directory of the gateway's host
 //! that its operator named.
 //!
-//! A copy gets its name when it is whole. If it fails, or its client leaves, the former file stays as
-//! it was. A copy takes memory for one chunk from the budget that all clients share.
+//! A copy gets its name when it is complete. If it fails, or its client leaves, the former file stays
+//! as it was. A copy takes memory for one chunk from the budget that all clients share.
 
 use crate::config::LocalRoot;
 use crate::context::{Caller, Context};
@@ -104,7 +104,7 @@ async fn copy(context: &Context, caller: &Caller, source: &End, target: &End) ->
     let umask = context.shared.local_root.as_ref().map_or(0o077, |root| root.umask);
     let permission = permission(source, target, umask).await.map_err(unreadable)?;
     let options = CreateOptions { permission, ..CreateOptions::default() };
-    // Before the store makes the file, since the client may leave meanwhile.
+    // Made before the store makes the file, so that the file is removed even if the client leaves.
     let mut temporary = Temporary::new(target.fs.clone(), target.who.clone(), directory.join(&name)?);
     let mut writer = temporary.create(&options).await.map_err(unwritable)?;
     let mut offset = 0;

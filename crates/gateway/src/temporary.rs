@@ -1,4 +1,4 @@
-//! A file under a temporary name, until it is whole.
+//! A file under a temporary name, until it is complete.
 
 use std::sync::Arc;
 use strait_store::{CreateOptions, ErrorKind, FileSystem, FileWriter, Principal, Result, StorePath};
@@ -21,23 +21,23 @@ impl Temporary {
         Self { fs, who, path, stays: false }
     }
 
-    /// Makes it.
+    /// Makes the file.
     ///
     /// # Errors
-    /// The store's.
+    /// Those of the store.
     pub async fn create(&mut self, options: &CreateOptions) -> Result<Box<dyn FileWriter>> {
         let made = self.fs.create(&self.who, &self.path, options).await;
         if let Err(error) = &made {
-            // There is nothing to remove, unless the store can't tell.
+            // The file wasn't made, so there is nothing to remove, unless the outcome is unknown.
             self.stays = error.kind() != ErrorKind::OutcomeUnknown;
         }
         made
     }
 
-    /// Gives it its real name. Drop the future only before its first poll or after its end.
+    /// Gives the file its real name. Drop the future only before its first poll or after its end.
     ///
     /// # Errors
-    /// The store's. Without `replace`, AlreadyExists if the name is taken.
+    /// Those of the store. AlreadyExists: the name is taken, and `replace` is false.
     pub async fn rename(mut self, to: StorePath, replace: bool) -> Result<()> {
         let at_once = self.fs.capabilities().rename_replace;
         if replace && !at_once {

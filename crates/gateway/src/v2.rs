@@ -38,8 +38,8 @@ fn limits(context: &Context) -> wire::Limits {
     }
 }
 
-/// Only clients that may use a store learn its URI. `recovery_ms` is how long a lost client's files
-/// stay open: until its session ends, and then as long as the store needs.
+/// Only clients that may use a store learn its URI. `recovery_ms` is the time for which a lost client's
+/// files stay open: until its session ends, and then as long as the store needs to close them.
 fn store_info(context: &Context, store: &ConfiguredStore, may_use_it: bool) -> wire::StoreInfo {
     let capabilities = store.fs.capabilities();
     let lingers = context.shared.limits.session_linger + SWEEP_PERIOD;
@@ -128,7 +128,7 @@ pub async fn close_session(
     request: wire::CloseSessionRequest,
 ) -> Result<wire::CloseSessionReply> {
     let caller = context.caller(&request.session)?;
-    // First, so that no call opens a file in it meanwhile.
+    // Close the session first, so that no call opens a file in it while its files are closed.
     context.shared.sessions.close(&caller.session);
     let closed = caller.session.close_files().await;
     if context.attached().is_some_and(|own| own.id == caller.session.id) {

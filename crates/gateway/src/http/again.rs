@@ -55,7 +55,7 @@ impl Again {
                 return polled;
             }
         }
-        // Others come before it.
+        // Let other tasks run first.
         cx.waker().wake_by_ref();
         Poll::Pending
     }
@@ -90,7 +90,7 @@ mod tests {
         }
     }
 
-    /// Wakes itself so many times.
+    /// Wakes itself this many times.
     async fn restless(times: usize) {
         for _ in 0..times {
             let mut woke = false;

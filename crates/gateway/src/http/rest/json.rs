@@ -1,4 +1,4 @@
-//! The values of this face as JSON, spelled as the command's `--json`.
+//! The values of REST as JSON, with the same names and forms as in the output of `strait --json`.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -50,7 +50,7 @@ pub fn permission(text: Option<&str>) -> Result<Option<u32>> {
 pub fn replication(count: Option<u64>) -> Result<Option<u16>> {
     match count.map(u16::try_from).transpose() {
         Ok(Some(0)) | Err(_) => {
-            Err(Error::new(ErrorKind::InvalidArgument, "a number of replicas is 1 to 65535"))
+            Err(Error::new(ErrorKind::InvalidArgument, "a number of replicas must be from 1 to 65535"))
         }
         Ok(count) => Ok(count),
     }
@@ -105,7 +105,8 @@ impl Attributes {
     /// The change that it means.
     ///
     /// # Errors
-    /// InvalidArgument, also for a new length beside other attributes, which would be two changes.
+    /// InvalidArgument: the permission or the number of replicas is invalid, or there is a new length
+    /// beside other attributes, which would be two changes.
     pub fn change(self) -> Result<Change> {
         let set = SetAttributes {
             permission: permission(self.permission.as_deref())?,

@@ -26,7 +26,7 @@ pub fn as_json(answer: Answer) -> Response<Answer> {
     response
 }
 
-/// A status alone.
+/// An answer that has a status and no body.
 pub fn empty(status: StatusCode) -> Response<Answer> {
     let mut response = Response::new(Answer::of(""));
     *response.status_mut() = status;
