@@ -137,8 +137,8 @@ async fn while_trusted(
 
 fn refused_clear_text(peer: Peer) -> io::Error {
     static REFUSED: Seldom = Seldom::new();
-    let why = "TLS required: this gateway accepts clear text from its own host only, and from no host with \
-               --tls-client-ca";
+    let why = "TLS required: this gateway accepts clear text only from its own host (with --tls-client-ca, \
+               from no host)";
     if let Some(left_out) = REFUSED.may_write() {
         tracing::warn!(peer = %peer.address, left_out, "connection refused: {why}");
     }

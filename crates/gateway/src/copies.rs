@@ -98,7 +98,7 @@ async fn copy(context: &Context, caller: &Caller, source: &End, target: &End) ->
     let is_directory =
         target.fs.stat(&target.who, &target.path).await.is_ok_and(|there| there.is_directory());
     let Some(directory) = target.path.parent().filter(|_| !is_directory) else {
-        let message = "a directory; give the path of a file in it";
+        let message = "the target is a directory; give the path of a file in it";
         return Err(unwritable(Error::new(ErrorKind::IsADirectory, message)));
     };
     let umask = context.shared.local_root.as_ref().map_or(0o077, |root| root.umask);

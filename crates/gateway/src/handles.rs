@@ -283,7 +283,7 @@ fn ended_early() -> Error {
 fn unknown() -> Error {
     Error::new(
         ErrorKind::InvalidArgument,
-        "no such open handle in this session: it was closed, or is another session's",
+        "no such open handle in this session: it was closed, or belongs to another session",
     )
 }
 

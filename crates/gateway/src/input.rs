@@ -341,7 +341,7 @@ fn foreign(kind: Sniff) -> Outgoing {
         Sniff::Tls => plain(b"\x15\x03\x01\x00\x02\x02\x28"),
         Sniff::Http | Sniff::Unknown | Sniff::NeedMore | Sniff::Thrift(_) => {
             let wire = Wire { protocol: Protocol::Binary, framed: false };
-            return protocol_error(wire, Bytes::new(), "not a Thrift message, on any wire".to_owned());
+            return protocol_error(wire, Bytes::new(), "not a Thrift message in any encoding".to_owned());
         }
     };
     Outgoing { encoded, memory: None, last: true }

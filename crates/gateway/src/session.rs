@@ -89,8 +89,8 @@ impl fmt::Display for Uninvited {
             }
             Self::Http => {
                 return f.write_str(
-                    "over HTTP this gateway serves nobody without a login; run it with --passwords FILE and \
-                     log in, or let everybody in with --allow-anonymous",
+                    "over HTTP this gateway requires a login; run it with --passwords FILE and log in, or let \
+                     everybody in with --allow-anonymous",
                 );
             }
             Self::OtherUser(user) => format!("belongs to user id {user}"),
@@ -103,7 +103,7 @@ impl fmt::Display for Uninvited {
         let own = own_user();
         write!(
             f,
-            "without a login this gateway serves programs of user id {own} alone, and this connection {whose}; \
+            "without a login this gateway serves only programs of user id {own}, and this connection {whose}; \
              run the gateway with --passwords FILE and log in, or let every local user in with --allow-anonymous"
         )
     }
@@ -355,7 +355,7 @@ impl Sessions {
     fn unknown_store(&self, asked: &str) -> Error {
         let names: Vec<&str> = self.stores.iter().map(|store| store.name.as_str()).collect();
         let asked: String = asked.chars().take(200).collect();
-        let message = format!("no store {asked:?} is configured here; there are: {}", names.join(", "));
+        let message = format!("no store {asked:?} is configured here, only: {}", names.join(", "));
         Error::new(ErrorKind::NotFound, message)
     }
 

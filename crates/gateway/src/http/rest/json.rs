@@ -120,7 +120,7 @@ impl Attributes {
             (None, _) => Ok(Change::Attributes(set)),
             (Some(length), true) => Ok(Change::Length(length)),
             (Some(_), false) => {
-                let message = "set length alone; other attributes need a request of their own";
+                let message = "a request can't set length and other attributes; send two requests";
                 Err(Error::new(ErrorKind::InvalidArgument, message))
             }
         }
