@@ -30,10 +30,10 @@ const WIRE: Wire = Wire { protocol: Protocol::Binary, framed: true };
 /// Most bytes of one reply. The largest is a page of a listing with the longest paths (1,000
 /// entries of some 8 KiB).
 const MAX_REPLY_BYTES: usize = 16 << 20;
-/// Payload that calls in flight on one connection may carry, both ways together. Eight chunks keep
-/// a 10 Gbit/s link busy over a 25 ms round trip.
+/// Most payload bytes of all calls in flight on one connection, requests and replies together. Eight
+/// chunks keep a 10 Gbit/s link busy over a 25 ms round trip.
 const IN_FLIGHT_BYTES: usize = 32 << 20;
-/// Least bytes that a call counts for, which bounds the number in flight to 2,048.
+/// Each call counts for at least this many bytes, which bounds the number of calls in flight to 2,048.
 const CALL_BYTES: usize = 16 << 10;
 /// Bytes that one permit of the connection's semaphore stands for.
 const PERMIT_BYTES: usize = 1 << 10;

@@ -15,7 +15,7 @@ pub(super) struct Renewal {
 
 impl Renewal {
     /// Records the latest token's expiry. Its renewal is due after half of its remaining time, even if it
-    /// expires no later than the token before: connections that were opened in the same millisecond get the
+    /// expires no later than the previous token: connections that were opened in the same millisecond get the
     /// same expiry. If the gateway no longer prolongs the login, each attempt halves the remaining time: 26
     /// attempts in 12 hours.
     pub(super) fn got(&mut self, expires_ms: i64) {

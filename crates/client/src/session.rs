@@ -63,7 +63,7 @@ const LONG_WORK: [&str; 4] = [
 ];
 
 /// Changes that do no harm if they are executed twice: `AppendFile` opens a file as it is, `CloseFile` ends a
-/// handle. If the gateway refuses one, the caller may repeat it, whatever became of earlier attempts.
+/// handle. If the gateway refuses one, the caller can repeat it, even if earlier attempts were executed.
 const HARMLESS_TWICE: [&str; 2] = [methods::AppendFile::NAME, methods::CloseFile::NAME];
 
 /// The attempted operation, for error messages.

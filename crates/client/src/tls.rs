@@ -206,8 +206,8 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
     }
 }
 
-/// The reason in our words: the parser says "I/O error" of every file that can't be read, and doesn't say
-/// which PEM item a file lacks.
+/// The reason in our words: the parser's own text is only "I/O error" for every file that can't be read, and
+/// doesn't say which PEM item a file lacks.
 fn described(error: pem::Error) -> String {
     match error {
         pem::Error::Io(error) => error.to_string(),

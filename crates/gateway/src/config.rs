@@ -1,4 +1,4 @@
-//! The operator's choices, and the limits that the gateway keeps.
+//! The operator's choices, and the limits that the gateway enforces.
 
 use crate::homes::Homes;
 use crate::passwords::PasswordFile;
@@ -27,8 +27,8 @@ pub struct Config {
     pub stores: Vec<ConfiguredStore>,
     /// The clients that the gateway serves.
     pub access: Access,
-    /// The directory of this host in which `copyToLocalFile` and `copyFromLocalFile` may touch
-    /// files. Without it the gateway refuses them.
+    /// The directory of this host in which `copyToLocalFile` and `copyFromLocalFile` may read and write
+    /// files. Without it the gateway refuses both calls.
     pub local_root: Option<LocalRoot>,
     /// TLS; without it the port speaks clear text only.
     pub tls: Option<Arc<Tls>>,
@@ -98,7 +98,7 @@ pub struct Access {
     /// except those of `starter`.
     pub anonymous: Option<Principal>,
     /// The user for clients that haven't logged in, but connect over loopback from a
-    /// socket that the kernel ascribes to this process's own user.
+    /// socket that, as the kernel reports, belongs to this process's own user.
     pub starter: Option<Principal>,
     /// The place where the gateway makes a home for each user who logs in.
     pub homes: Option<Homes>,
@@ -172,7 +172,7 @@ pub struct Limits {
     pub greeting: Duration,
     /// After its last connection is lost, a session waits this long for its client to return.
     pub session_linger: Duration,
-    /// The gateway cuts a connection after this long without progress, in mid-request or while its
+    /// The gateway ends a connection after this long without progress, in mid-request or while its
     /// client doesn't take its answers.
     pub stall: Duration,
     /// At shutdown, requests in flight have this long to end.
@@ -239,10 +239,10 @@ impl Default for Limits {
     }
 }
 
-/// One in this many of the process's descriptors may be a client's open file. An open file in a
+/// Clients' open files may take one in this many of the process's descriptors. An open file in a
 /// directory takes one descriptor; in HDFS it takes a connection or, during a failover, two.
 const DESCRIPTORS_A_HANDLE: usize = 2;
-/// One in this many descriptors may be a client's connection. Stores use the rest.
+/// Clients' connections may take one in this many descriptors. Stores use the rest.
 const DESCRIPTORS_A_CONNECTION: usize = 4;
 
 /// Threads for steps that block outside of a store's calls: password checks, files and names that are

@@ -45,8 +45,8 @@ struct End {
 }
 
 impl End {
-    /// Puts the client's path into an error of this end. An adapter names the file that it was called
-    /// for, which may have the name `temporary`.
+    /// Makes an error of this end name the client's path. The store's error names the file that the store
+    /// was called for, which can be the one with the name `temporary`.
     fn failed(&self, operation: &'static str, error: Error, temporary: &str) -> Error {
         let message = error.message().replace(temporary, self.path.name());
         Error::new(error.kind(), message)

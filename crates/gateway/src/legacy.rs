@@ -133,8 +133,8 @@ pub fn caller_for_path(context: &Context, handle: &Option<ClientHandle>) -> Resu
     Caller::of(&context.shared.sessions, session)
 }
 
-/// None if the handle is unknown and no session of the connection may serve the call; mkdir, move and
-/// remove then answer false, as Sector's server did.
+/// None if the handle is unknown and no session of the connection can serve the call. Then mkdir, move
+/// and remove answer false, as Sector's server did.
 fn unless_unknown(context: &Context, handle: &Option<ClientHandle>) -> Result<Option<Caller>> {
     match context.legacy_for_unknown().is_none() && client(context, handle).is_err() {
         true => Ok(None),

@@ -34,8 +34,8 @@ pub fn store(context: &Context, uri: &[u8]) -> Result<ConfiguredStore> {
         (None, several) => {
             let names: Vec<&str> = several.iter().map(|store| store.name.as_str()).collect();
             let message = format!(
-                "no store is called {shown:?}, and several are served ({}); run the gateway with --store-2009 \
-                 NAME to set one for programs that name another",
+                "no store is called {shown:?}, and several are served ({}); the gateway's --store-2009 NAME \
+                 selects one for programs that name another",
                 names.join(", ")
             );
             return fail(ErrorKind::NotFound, message);

@@ -10,8 +10,8 @@
 //! `fair` holds the rules by which users share memory and turns. `slow` ends connections that keep
 //! memory from others. `processor` bounds how many tasks of one user are ready to run.
 //!
-//! One TCP port, one task a connection. [`Config`] names the stores, the clients to serve and the
-//! limits. Every limit has a name and a reason in [`Limits`].
+//! There is one TCP port, and one task for each connection. [`Config`] names the stores, the clients to
+//! serve and the limits. Every limit has a name and a reason in [`Limits`].
 //!
 //! # HTTP
 //!

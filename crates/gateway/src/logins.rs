@@ -4,7 +4,7 @@
 //! loopback a local user) make a pair. After [`FREE_FAILURES`] failures, a pair waits
 //! twice as long for each further attempt. Other origins of the same user don't wait.
 //! Origins share the places for checks that run or wait. Some places are reserved for
-//! pairs that have logged in before. All of this is bounded in memory.
+//! pairs that have logged in before. The memory for all of this is bounded.
 
 use crate::peer::Origin;
 use crate::shares::{Share, Shares};
@@ -18,7 +18,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Number of failures, such as typing errors, after which a pair doesn't have to wait.
 const FREE_FAILURES: u32 = 3;
-/// The wait after the next failure; each further one doubles it.
+/// The wait after the first failure beyond these. Each further failure doubles it.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 /// The longest wait. It allows some 1,300 guesses a day, and a user who returns waits a minute at
 /// most.

@@ -180,7 +180,7 @@ impl PasswordFile {
     /// Reads the file.
     ///
     /// # Errors
-    /// A line for people: the file is missing, others may read or write it, or
+    /// A line for people: the file is missing, other users can read or write it, or
     /// a line in it isn't `user:hash:epoch`.
     pub fn load(path: &Path) -> Result<Self, Problem> {
         let current = Mutex::new(read(path)?);

@@ -65,8 +65,8 @@ impl Gateway {
     /// Listens on `address`.
     ///
     /// # Errors
-    /// The address is in use or isn't this host's. The configuration has no store, or not the named
-    /// one for programs of 2009.
+    /// The address is in use or isn't this host's. The configuration has no store, or lacks the store
+    /// that it names for programs of 2009.
     pub async fn bind(address: SocketAddr, mut config: Config) -> io::Result<Self> {
         if config.stores.is_empty() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "no store is configured"));

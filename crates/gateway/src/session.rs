@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use strait_store::{Error, ErrorKind, Principal, Result, SessionSecret, fail};
 
-/// The message for a client whose session has no place.
+/// The message for a client that can't get another session.
 pub const TOO_MANY_SESSIONS: &str =
     "the gateway, or this client's address or user, has its maximum of sessions; try again later";
 
@@ -89,8 +89,8 @@ impl fmt::Display for Uninvited {
             }
             Self::Http => {
                 return f.write_str(
-                    "over HTTP this gateway requires a login; run it with --passwords FILE and log in, or let \
-                     everybody in with --allow-anonymous",
+                    "over HTTP this gateway requires a login; run it with --passwords FILE and log in, or \
+                     let everybody in with --allow-anonymous",
                 );
             }
             Self::OtherUser(user) => format!("belongs to user id {user}"),
@@ -103,7 +103,7 @@ impl fmt::Display for Uninvited {
         let own = own_user();
         write!(
             f,
-            "without a login this gateway serves only programs of user id {own}, and this connection {whose}; \
+            "without a login this gateway serves only user id {own}, and this connection {whose}; \
              run the gateway with --passwords FILE and log in, or let every local user in with --allow-anonymous"
         )
     }
@@ -457,8 +457,8 @@ impl Sessions {
     /// Checks a password. Only a few checks run at a time, for all clients together.
     ///
     /// # Errors
-    /// Unauthenticated, in the same words for a wrong password and an unknown user. Busy if too
-    /// many were wrong, or too many wait already.
+    /// Unauthenticated: the password is wrong or the user unknown; the message is the same for both.
+    /// Busy: this user failed too often from this origin, or too many logins wait.
     pub async fn check_password(self: &Arc<Self>, user: &str, password: &str, from: Origin) -> Result<Login> {
         let Some(file) = &self.access.passwords else {
             let message =
@@ -624,7 +624,7 @@ impl Sessions {
         (self.signer.sign(&claims), expires_ms)
     }
 
-    /// The session of a token. If another gateway opened it (or this one before a restart), makes
+    /// The session of a token. If another gateway opened it (or this one before a restart), creates
     /// it here.
     ///
     /// # Errors

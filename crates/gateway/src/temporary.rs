@@ -10,13 +10,13 @@ pub struct Temporary {
     fs: Arc<dyn FileSystem>,
     who: Principal,
     path: StorePath,
-    /// Dropping this must not remove the file: it has its real name, is the only version, or wasn't
-    /// made.
+    /// Whether dropping this leaves the file: it has its real name, is the only version, or wasn't made.
     stays: bool,
 }
 
 impl Temporary {
-    /// For a file at `path`, which isn't made yet: the client may leave while the store makes it.
+    /// For a file at `path`. Call it before the store makes the file, since the client may leave while the
+    /// store makes it.
     pub fn new(fs: Arc<dyn FileSystem>, who: Principal, path: StorePath) -> Self {
         Self { fs, who, path, stays: false }
     }

@@ -4,8 +4,8 @@
 //! checksums, since each keeps processors or disks busy for long, and few calls that move much data,
 //! since each needs memory and processors for it. Users take these turns from a [`Pool`]. It serves
 //! waiting users in turn, and none has more than half. [`Queued`] is a store behind this queue, with
-//! any adapter. A call returns its turn when the store has finished it. If the caller leaves, that is
-//! when no thread works for the call any more.
+//! any adapter. A call returns its turn when the store has finished it. If the caller leaves, the call
+//! returns its turn when no thread works for it any more.
 
 use crate::config::Limits;
 use crate::fair::{Grant, Holder, Key, Pool};
@@ -24,7 +24,8 @@ use strait_store::{
 };
 use strait_telemetry::{Kind, Page, RequestId};
 
-/// Entries that a listing takes in one turn, if they are there. It holds them between two pages.
+/// Most entries that a listing takes in one turn: those that the store has ready. The listing holds them
+/// between two pages.
 const ENTRIES_A_TURN: usize = 32;
 /// A call that reads or writes more bytes is a transfer.
 const SMALL_BYTES: usize = 16 << 10;
@@ -49,7 +50,7 @@ fn beyond_call<F: Future>(rest: F) -> impl Future<Output = F::Output> {
     async move {
         match key {
             Ok(key) => call(key, deadline, rest).await,
-            // Outside of a call there is none to be dropped.
+            // Outside of a call, there is no call that could be dropped.
             Err(_) => rest.await,
         }
     }

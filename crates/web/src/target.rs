@@ -24,7 +24,7 @@ pub fn path(raw: &str) -> Result<Vec<u8>, Malformed> {
     }
 }
 
-/// A path as a target: encodes every byte that a target may not contain as it is.
+/// A path as a target: encodes every byte that must not stand in a target unencoded.
 pub fn encode_path(path: &str) -> String {
     let mut target = String::with_capacity(path.len());
     for byte in path.bytes() {
@@ -117,7 +117,7 @@ impl Query {
         }
     }
 
-    /// Checks that no parameter is left. The caller has taken all that the resource has.
+    /// Checks that no parameter is left. Call it after taking all parameters that the resource has.
     ///
     /// # Errors
     /// A parameter is left; the message names it.

@@ -285,8 +285,8 @@ impl Decoder {
         if self.protocol == Protocol::Json { json::expect(&mut self.bytes, b']') } else { Ok(()) }
     }
 
-    /// A list's (or set's) element type and count. The count is checked against the remaining
-    /// bytes, so callers may allocate by it.
+    /// A list's (or set's) element type and count. The count is at most the number of remaining bytes, so
+    /// callers may allocate by it.
     pub(crate) fn list_begin(&mut self) -> Result<(TType, usize)> {
         if self.protocol == Protocol::Json {
             json::expect(&mut self.bytes, b'[')?;

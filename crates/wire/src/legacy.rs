@@ -58,7 +58,7 @@ wire_structs! {
     ClientArgs {
         1 ch: ClientHandle,
     }
-    /// Arguments of `closeDfs`; the report's clients send a handle.
+    /// Arguments of `closeDfs`. Only clients of TR-09-03 send a handle.
     CloseDfsArgs {
         1 ch: ClientHandle,
     }

@@ -39,7 +39,7 @@ impl Again {
         Self { waker: wakes.clone().into(), wakes }
     }
 
-    /// Does the future's work. May be dropped and called again.
+    /// Does the future's work. The caller can drop this call, and call again.
     pub async fn run<F: Future>(&self, mut future: Pin<&mut F>) -> F::Output {
         poll_fn(|cx| self.poll(future.as_mut(), cx)).await
     }

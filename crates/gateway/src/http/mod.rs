@@ -234,8 +234,8 @@ impl Front {
         }
     }
 
-    /// Refuses a body of HTTP/1.0 without Content-Length, since nothing marks its end. Otherwise gives
-    /// the length, if the head tells it.
+    /// Refuses a body of HTTP/1.0 without Content-Length, since nothing marks its end. Otherwise returns
+    /// the length, if the head has it.
     fn demand_length(body: &Incoming, version: Version) -> Result<Option<u64>, Refusal> {
         let announced = body.size_hint().exact();
         match announced.is_none() && version < Version::HTTP_11 {

@@ -83,7 +83,7 @@ fn forbidden(message: &'static str) -> Refusal {
 }
 
 impl Site {
-    /// The answer to OPTIONS, by which a browser asks before it sends a page's request.
+    /// The answer to OPTIONS, which a browser sends before a page's request (a preflight).
     pub fn options(&self, methods: &str) -> Response<Answer> {
         let mut response = Response::new(Answer::of(""));
         *response.status_mut() = StatusCode::NO_CONTENT;
@@ -99,8 +99,8 @@ impl Site {
         response
     }
 
-    /// Lets a page of the allowed origin read the answer, and no other page. The fields also prevent that a
-    /// browser shows a stored file as a page with this site's rights.
+    /// Lets a page of the allowed origin read the answer, and no other page. The fields also prevent a
+    /// browser from showing a stored file as a page with this site's rights.
     pub fn allow(&self, headers: &mut HeaderMap) {
         let reach = if self.0.is_some() { "cross-origin" } else { "same-origin" };
         headers.insert("cross-origin-resource-policy", HeaderValue::from_static(reach));

@@ -13,7 +13,7 @@ use std::time::SystemTime;
 use strait_store::{Error, ErrorKind, FileReader, FileStatus};
 use strait_web::{Conditions, EntityTag, Part, Range, State, Verdict};
 
-/// Bytes of a file's tag. With fewer than some 2^64 states, two of them hardly have the same tag.
+/// Bytes of a file's tag. Among fewer than some 2^64 states, two are unlikely to have the same tag.
 const TAG_BYTES: usize = 16;
 
 /// A file as it is now.

@@ -79,7 +79,7 @@ pub struct Login {
     pub password: Option<String>,
 }
 
-/// The body of a change of attributes. Absent ones stay.
+/// The body of a change of attributes. Absent attributes don't change.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Attributes {
@@ -102,7 +102,7 @@ pub enum Change {
 }
 
 impl Attributes {
-    /// The change that it means.
+    /// Converts the body to a change.
     ///
     /// # Errors
     /// InvalidArgument: the permission or the number of replicas is invalid, or there is a new length

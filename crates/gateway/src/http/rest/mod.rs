@@ -151,7 +151,7 @@ pub async fn answer(front: &Arc<Front>, head: &Parts, mut body: Incoming) -> Res
         }
     };
     let mut response = answered.unwrap_or_else(Failure::response);
-    // The rest of a body would be taken for the next request.
+    // Otherwise hyper would take the rest of the body for the next request.
     if !body.is_end_stream() {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
@@ -175,7 +175,7 @@ async fn serve(
     }
     let id = RequestId::next();
     let mut asked = Asked { front, head, body, rest, context, key: key.clone(), id };
-    // The outcome goes around `guarded`, whose error can't carry a failure's own status.
+    // `done` takes the outcome, since `guarded` returns an error that can't carry a failure's own status.
     let mut done = None;
     let work = async {
         done = Some(asked.done(operation).await);
@@ -248,7 +248,7 @@ impl Asked<'_> {
     fn place(&self) -> Result<Place, Failure> {
         let who = self.who()?;
         let bytes = strait_web::path(self.rest)?;
-        // Stores accept an encoding as text of names that aren't UTF-8.
+        // A name that isn't UTF-8 is encoded as text, in the form that stores accept.
         let text = String::from_utf8(bytes);
         let text = text.unwrap_or_else(|bytes| encoding::encode(bytes.as_bytes()).into_owned());
         self.place_of(who, &text)

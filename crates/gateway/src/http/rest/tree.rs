@@ -271,7 +271,7 @@ pub async fn locations(asked: &mut Asked<'_>) -> Result<Response<Answer>, Failur
     let length = query.number("length")?.unwrap_or(MOST);
     query.end()?;
     let end = start.saturating_add(length).min(MOST);
-    // Stores needn't agree on an empty range, so none gets one.
+    // An empty range isn't passed to the store: stores may answer it differently.
     let found: StoreResult<_> = match start < end {
         true => place.fs.block_locations(&place.who, &place.path, start..end).await,
         false => files::status(&place).await.map(|_| Vec::new()),
