@@ -152,7 +152,7 @@ struct Shared {
 
 impl Shared {
     fn waiters(&self) -> MutexGuard<'_, VecDeque<Waiter>> {
-        // Every critical section leaves the queue whole.
+        // A poisoned lock is harmless: every critical section leaves the queue consistent.
         self.waiters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

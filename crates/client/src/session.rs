@@ -139,7 +139,7 @@ impl Drop for Opening<'_> {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Critical sections only move a value in or out.
+    // A poisoned lock is harmless: critical sections only move a value in or out.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -439,7 +439,7 @@ impl Session {
         self.ask::<methods::CloseSession>(subject, 0, || request.clone().into()).await.map(drop)
     }
 
-    /// Further connections use this token.
+    /// Makes further connections use this token.
     pub(super) fn replace_token(&self, token: Secret) {
         *lock(&self.token) = Some(token);
     }
@@ -705,7 +705,7 @@ impl Retries {
 /// the same time.
 fn jittered(longest: Duration) -> Duration {
     let mut random = [0];
-    // Without random bytes, the shortest pause.
+    // Without random bytes, the pause is the shortest one.
     let _ = rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty());
     longest / 2 + longest / 2 * u32::from(random[0]) / u32::from(u8::MAX)
 }

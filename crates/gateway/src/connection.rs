@@ -332,7 +332,7 @@ impl<R: AsyncRead + Departure + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
             }
             Received::Refused(refusal) => {
                 self.output.ends = true;
-                // After the answers to earlier requests.
+                // The refusal leaves after the answers to earlier requests.
                 self.running.push_back(Box::pin(std::future::ready(refusal)));
             }
             // Doesn't occur: only a connection's first bytes are recognised as HTTP, and `run` handles that.
@@ -430,7 +430,7 @@ impl<R: AsyncRead + Departure + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
 
 /// A request that has begun.
 enum Begun {
-    /// Its first step may run now.
+    /// Its first step can run at once.
     AtOnce(BoxFuture<'static, Outgoing>),
     /// Each of its steps waits for its user's turn.
     InTurns(BoxFuture<'static, Outgoing>),

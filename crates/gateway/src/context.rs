@@ -51,7 +51,7 @@ const MAX_BY_TOKEN: usize = 64;
 const MAX_LEGACY: usize = 64;
 
 impl Context {
-    /// For a new connection.
+    /// The state of a new connection.
     pub fn new(shared: Arc<Shared>, peer: Peer) -> Self {
         Self {
             shared,

@@ -147,7 +147,7 @@ impl Pool {
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
-        // Every critical section here leaves the table whole.
+        // A poisoned lock is harmless: every critical section leaves the table consistent.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -167,7 +167,7 @@ impl Pool {
                     granted.push((ticket.granted, grant));
                 }
                 self.waiting.fetch_sub(1, Ordering::SeqCst);
-                // The others come before this holder's next request.
+                // Other holders come before this holder's next request.
                 let served = table.turns.remove(next);
                 table.turns.extend(served.filter(|turn| !turn.tickets.is_empty()));
                 next = 0;
@@ -322,7 +322,7 @@ impl Drop for Place {
         let turn = own.and_then(|own| Some((own, table.turns.get_mut(own)?)));
         let mut found = false;
         if let Some((own, turn)) = turn {
-            // Numbers rise from the front.
+            // The tickets are in the order of their numbers.
             if let Ok(at) = turn.tickets.binary_search_by_key(&self.number, |ticket| ticket.number) {
                 turn.tickets.remove(at);
                 found = true;

@@ -30,7 +30,7 @@ pub struct Listing {
     pub entries: BoxStream<'static, Result<FileStatus>>,
     /// The entry kept for the next page.
     pub held: Option<FileStatus>,
-    /// Pages that were begun.
+    /// Number of pages begun so far.
     pub pages: u32,
     /// Its place within the limits.
     _place: Place,
@@ -71,13 +71,13 @@ pub struct Reading {
 }
 
 impl OpenFile {
-    /// Opened for reading.
+    /// A file that was opened for reading.
     pub fn reader(path: StorePath, reader: Box<dyn FileReader>, place: Place) -> Self {
         let reading = Reading { reader: Some(reader.into()).into(), position: 0.into() };
         Self { path, reading: Some(reading), writer: None, _place: place }
     }
 
-    /// Opened for writing, and for reading too if `readable`.
+    /// A file that was opened for writing, and for reading too if `readable`.
     pub fn writer(path: StorePath, writer: Box<dyn FileWriter>, readable: bool, place: Place) -> Self {
         let reading = readable.then(|| Reading { reader: None.into(), position: 0.into() });
         Self { path, reading, writer: Some(Some(writer).into()), _place: place }
@@ -185,7 +185,7 @@ impl Handles {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<i64, Handle>> {
-        // Every critical section here leaves the map whole.
+        // A poisoned lock is harmless: every critical section leaves the map consistent.
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -48,7 +48,7 @@ impl Listings {
     /// # Errors
     /// Busy: there are too many listings, and this user has the most of them, all in use.
     pub fn has_more(&self, listing: Unfinished) -> Result<()> {
-        // Every critical section here leaves the list whole.
+        // A poisoned lock is harmless: every critical section leaves the list consistent.
         let mut unfinished = self.unfinished.lock().unwrap_or_else(PoisonError::into_inner);
         unfinished.retain(|other| {
             other.listing.strong_count() > 0 && !Weak::ptr_eq(&other.listing, &listing.listing)

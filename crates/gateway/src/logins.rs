@@ -180,7 +180,7 @@ fn wait_after(count: u32) -> Duration {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Every critical section here leaves the table whole.
+    // A poisoned lock is harmless: every critical section leaves the table consistent.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

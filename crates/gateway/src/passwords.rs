@@ -288,7 +288,7 @@ impl PasswordFile {
     }
 
     fn lock(&self) -> MutexGuard<'_, Current> {
-        // Every critical section here leaves both fields whole.
+        // A poisoned lock is harmless: every critical section leaves both fields consistent.
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

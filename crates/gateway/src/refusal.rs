@@ -78,7 +78,7 @@ fn busy(request: &Request, why: &'static str) -> Encoded {
 pub struct Reserve(Option<File>);
 
 impl Reserve {
-    /// Opened now, while there are free descriptors.
+    /// Opens the spare descriptor now, while there are free ones.
     pub fn new() -> Self {
         Self(File::open("/dev/null").ok())
     }

@@ -115,7 +115,7 @@ impl Mutations {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Known> {
-        // Every critical section here leaves map and queue in agreement.
+        // A poisoned lock is harmless: every critical section leaves map and queue in agreement.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -55,7 +55,7 @@ pub struct Gateway {
 pub struct Reload(Arc<Notify>);
 
 impl Reload {
-    /// Requests it now.
+    /// Makes the gateway read its files now.
     pub fn now(&self) {
         self.0.notify_one();
     }
@@ -216,7 +216,7 @@ fn log_refused(peer: Peer) {
     }
 }
 
-/// Choice of files to read.
+/// The files to read: those that have changed, or all.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Look {
     IfChanged,

@@ -718,7 +718,7 @@ impl Sessions {
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
-        // Every critical section here leaves the table whole.
+        // A poisoned lock is harmless: every critical section leaves the table consistent.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -45,7 +45,7 @@ impl Shares {
     }
 
     fn lock(&self) -> MutexGuard<'_, Taken> {
-        // Every critical section here leaves the counts whole.
+        // A poisoned lock is harmless: every critical section leaves the counts consistent.
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -20,9 +20,9 @@ const FIRST_LOOK: usize = 64;
 /// Direction of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
-    /// A request.
+    /// To the gateway: a request.
     In,
-    /// Answers.
+    /// From the gateway: answers.
     Out,
 }
 

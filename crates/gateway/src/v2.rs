@@ -244,7 +244,7 @@ pub async fn get_block_locations(
     let start = unsigned(request.offset.unwrap_or(0), "offset")?;
     let end = match request.length {
         Some(length) => start.saturating_add(unsigned(length, "length")?),
-        // HDFS counts in i64.
+        // HDFS's offsets are i64.
         None => i64::MAX as u64,
     };
     let found = caller.fs().block_locations(&caller.who, &path, start..end).await?;

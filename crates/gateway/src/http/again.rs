@@ -33,7 +33,7 @@ struct Wakes {
 }
 
 impl Again {
-    /// For one future.
+    /// The state for one future.
     pub fn new() -> Self {
         let wakes = Arc::new(Wakes { state: AtomicU8::new(RESTS), task: AtomicWaker::new() });
         Self { waker: wakes.clone().into(), wakes }

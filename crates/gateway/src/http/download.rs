@@ -19,7 +19,7 @@ const PIECE_BYTES: u64 = 512 << 10;
 pub struct Download {
     source: Arc<Source>,
     left: Range<u64>,
-    /// Read, and not taken yet.
+    /// Bytes that were read and not taken yet.
     piece: Bytes,
     reading: Option<BoxFuture<'static, Result<Piece>>>,
     sending: Option<Sending>,

@@ -22,7 +22,7 @@ const READ_FIELDS: &str = "etag, content-range, content-length, accept-ranges, l
 /// A browser may require this field before it lets a page of a public site reach a private address.
 const PRIVATE_NETWORK: &str = "access-control-allow-private-network";
 
-/// The site of one request.
+/// The allowed Origin of a request; None if the request has no Origin.
 pub struct Site(Option<HeaderValue>);
 
 impl HttpAccess {

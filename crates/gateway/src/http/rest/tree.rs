@@ -266,7 +266,7 @@ pub async fn locations(asked: &mut Asked<'_>) -> Result<Response<Answer>, Failur
     let place = asked.file()?;
     let mut query = asked.query()?;
     let start = query.number("offset")?.unwrap_or(0);
-    // HDFS counts in i64.
+    // HDFS's offsets are i64.
     const MOST: u64 = i64::MAX as u64;
     let length = query.number("length")?.unwrap_or(MOST);
     query.end()?;
