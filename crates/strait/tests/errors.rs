@@ -288,11 +288,11 @@ fn what_listens_but_is_no_gateway_is_told_from_one() {
         std::io::Write::write_all(&mut client, b"HTTP/1.1 400 Bad Request\r\n\r\n").unwrap();
         listener
     });
-    strait(dir.path(), &["ls", &uri]).fails(UNAVAILABLE, "speaks HTTP, and is no Strait gateway");
+    strait(dir.path(), &["ls", &uri]).fails(UNAVAILABLE, "speaks HTTP, and isn't a Strait gateway");
     // The listener accepts no more connections, and sends nothing.
     let _listener = serving.join().unwrap();
     let since = std::time::Instant::now();
-    strait(dir.path(), &["ls", &uri]).fails(TIMED_OUT, "something else listens there");
+    strait(dir.path(), &["ls", &uri]).fails(TIMED_OUT, "another program listens there");
     assert!(since.elapsed() < std::time::Duration::from_secs(20), "{:?}", since.elapsed());
 }
 

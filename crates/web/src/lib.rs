@@ -1,4 +1,4 @@
-//! Parses the parts of HTTP requests that the gateway's faces over HTTP need.
+//! Parses the parts of HTTP requests that the gateway's HTTP interfaces need.
 //!
 //! ```text
 //!   GET /v1/files/a%20b?limit=9      target::path, Query
