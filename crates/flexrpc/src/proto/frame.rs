@@ -82,7 +82,7 @@ impl Kind {
     }
 }
 
-/// Bits of [`Head::flags`].
+/// Bits of a head's `flags`.
 pub mod flags {
     /// A tag follows the payload.
     pub const AUTHENTIC: u16 = 1;

@@ -10,9 +10,9 @@ pub const UDP_DATAGRAM_BYTES: usize = 65_507;
 /// since a message takes its memory. The largest message is a chunk of Kadoop.
 pub const MESSAGE_BYTES: usize = 64 << 20;
 
-/// For each so many bytes of a large message, its sender or receiver gets the time of a small
-/// message once more (`message_stall`). A peer that sends or takes byte by byte would otherwise
-/// hold memory for ever. 4 MiB in 30 seconds is a thousandth of a gigabit link.
+/// Bytes of a large message for which its sender or receiver gets one more
+/// `ServerOptions::message_stall`. Without this limit, a peer that sends or receives byte by byte
+/// would hold memory for ever. 4 MiB in 30 seconds is a thousandth of a gigabit link.
 pub const STALL_BYTES: usize = 4 << 20;
 
 /// Bytes of a head without its extension ([`frame`](crate::proto::frame) has its fields).

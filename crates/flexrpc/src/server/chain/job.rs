@@ -1,4 +1,4 @@
-//! The execution of a chain's call, as the call's owner hands it to a worker.
+//! The execution of a chain call, which the call's owner gives to a worker.
 
 use crate::proto::Micros;
 use crate::proto::extension::Caller;
@@ -6,7 +6,7 @@ use crate::proto::frame::Head;
 use crate::server::core::Origin;
 use bytes::Bytes;
 
-/// A chain's call to execute at this callee.
+/// A chain call to execute at this callee.
 pub(crate) struct Job {
     /// The id of its chain call.
     pub(crate) call: u64,
