@@ -1,5 +1,5 @@
 //! The clock in the state machines' unit. Reading it takes about a hundredth of a small call's
-//! time, so callers pass a time on while it is still good.
+//! time, so callers use a reading again while it is recent enough.
 
 use crate::proto::Micros;
 use crate::sync;

@@ -1,4 +1,4 @@
-//! The receivers of datagrams: receiving, parked, and the standby.
+//! The receivers of datagrams: those that receive, those that are parked, and the standby.
 
 use super::in_any_order_with_sockets;
 use crate::net::{clock, socket};
