@@ -18,17 +18,18 @@
 //! - `client`, `server`: the shells that drive `proto` by sockets and threads.
 //!
 //! FlexRPC must never execute a call twice, or report a call as not executed if it may have been.
-//! It must never allocate memory for bytes that a peer announces but hasn't sent, or panic on any
-//! bytes that it receives. It knows nothing of files.
+//! It must bound the memory for bytes that a peer announces but hasn't sent
+//! ([`limits::STALL_BYTES`] for a message), and never panic on bytes that it receives. It knows
+//! nothing of files.
 //!
 //! # Outcomes
 //!
 //! A call at a callee ends in one of four ways ([`Outcome`]): a value, an error, not executed (and
 //! it never will be), or unknown. The caller has few duties:
 //!
-//! Repeat a call, as a new call, only if its outcome is "not executed", or if a second execution
+//! 1. Repeat a call, as a new call, only if its outcome is "not executed", or if a second execution
 //!    does no harm.
-//! Treat every callee of a multicast by its own outcome.
+//! 2. Treat every callee of a multicast by its own outcome.
 //! 3. Give calls a timeout. It travels with the call, and callees don't begin a call whose caller
 //!    has stopped waiting.
 //!
@@ -49,7 +50,7 @@
 //!
 //! TLS runs over TCP, on the same port ([`ServerTls`], [`ClientTls`]). Each hop of a chain is a TLS
 //! connection of its own, so each callee decrypts the arguments before it passes them on. A callee
-//! never passes a call that arrived encrypted on in clear text.
+//! never forwards an encrypted call in clear text.
 //!
 //! # Plain ONC RPC
 //!

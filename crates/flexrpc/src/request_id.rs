@@ -1,4 +1,4 @@
-//! One number for a request, through every hop.
+//! One number for a request, in all servers that work for it.
 
 use std::cell::Cell;
 use std::fmt;

@@ -28,8 +28,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The handle checks a pooled connection that was unused for longer before it carries a call:
-/// servers close idle connections. The check costs a system call.
+/// The handle checks a pooled connection that was unused for longer than this before it carries a
+/// call: servers close idle connections. The check costs a system call.
 const LOOK_AFTER: Micros = 10_000;
 
 /// Sessions tried for one call. A server that forgot each session at once would otherwise never let

@@ -120,7 +120,7 @@ pub struct MulticastOptions {
     /// Serial multicasting: each callee passes the call on only after the whole call has arrived,
     /// instead of as it arrives. Slower; for comparison.
     pub store_and_forward: bool,
-    /// Serial multicasting: calls with the same turn leave this host one after the other.
+    /// Serial multicasting: calls with the same turn leave this host one after another.
     pub turn: Option<Turn>,
 }
 

@@ -24,7 +24,7 @@ pub(crate) fn micros(duration: Duration) -> Micros {
     Micros::try_from(duration.as_micros()).unwrap_or(Micros::MAX)
 }
 
-/// The same time in the standard library's clock.
+/// The time `at` in the standard library's clock.
 pub(crate) fn instant(at: Micros) -> Option<std::time::Instant> {
     sync::instant(at)
 }

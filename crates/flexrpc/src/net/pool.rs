@@ -11,7 +11,7 @@ use std::sync::PoisonError;
 /// A callee's address and transport.
 pub(crate) type Callee = (SocketAddr, Transport);
 
-/// The handles of all of a client's threads.
+/// The idle handles of a client, for all of its threads.
 pub(crate) struct Handles<T>(Mutex<Pool<T>>);
 
 impl<T> Handles<T> {

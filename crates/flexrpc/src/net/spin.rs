@@ -1,7 +1,8 @@
 //! Short spinning before sleeping. If an answer comes within microseconds, falling asleep and
-//! waking up take half of a call's time: with spinning, a bare ping-pong on two CPUs takes 0.45 of
-//! its time without. Spinning always yields, since on one CPU the peer must run: without yielding,
-//! the ping-pong takes 2.3 to 2.5 of its time. Spinning that doesn't pay stops by itself.
+//! waking up take half of a call's time: with spinning, a call on two CPUs takes 0.45 of the time
+//! of a bare blocking ping-pong (`examples/pingpong.rs`). Spinning always yields, since on one CPU
+//! the peer must run: without yielding, a call there takes 2.3 to 2.5 of that time. Spinning that
+//! doesn't pay stops by itself.
 
 use crate::net::clock;
 use crate::proto::Micros;
@@ -19,8 +20,8 @@ const PATIENCE: u8 = 4;
 /// A wait is robbed if one of its yields takes this many spins' length: another thread was
 /// computing, so the machine is busy. A sleeper then wakes up sooner than a yielding thread gets
 /// its turn. A limit of a quarter of a spin is too low: other threads' brief work stopped the
-/// spinning on two CPUs, and a ping-pong of 16 KB over UDP took 0.73 instead of 0.40 of the bare
-/// one's time.
+/// spinning on two CPUs, and calls of 16 KB over UDP took 0.73 of a bare ping-pong's time, instead
+/// of 0.40.
 const ROBBED: Micros = 3;
 
 /// The same limit for a yield after which the answer is there: the peer itself may have been

@@ -15,9 +15,9 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 /// Protection of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Security {
-    /// None.
+    /// No protection.
     Plain,
-    /// By TLS.
+    /// TLS.
     Encrypted,
     /// TLS, and the peer has shown a trusted certificate.
     Certified,

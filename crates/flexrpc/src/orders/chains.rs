@@ -24,7 +24,7 @@ use std::time::Duration;
 
 const ECHO: Procedure = Procedure::new(1, 1, 1);
 
-/// Waits until the test lets it go.
+/// A procedure that waits until the test lets it go.
 const STAY: Procedure = Procedure::new(1, 1, 2);
 
 /// The caller's sessions at this callee and at the next.

@@ -17,7 +17,7 @@ const FIRST_HINT: u8 = 128;
 const TERMS: u8 = 128;
 const REQUEST: u8 = 129;
 
-/// A random value that the answer to a handshake repeats, as proof that it is no old one.
+/// A random value that the answer to a handshake repeats, as proof that the answer is fresh.
 pub type Nonce = [u8; 16];
 
 /// The server's terms, sent in its Welcome.

@@ -1,4 +1,4 @@
-//! The frame: a head, the payload, and a tag if there is a cluster key.
+//! The frame: a head, the payload, and a tag if the session has a key.
 //!
 //! ```text
 //!  0 magic  4 version  5 kind  6 flags  8 head checksum  12 extension bytes  14 status

@@ -39,12 +39,13 @@ pub(crate) enum Planted {
     RefusesUnasked,
     /// A chain's callee passes on the last byte before the payload is verified.
     ForwardsUnverified,
-    /// A chain's callee reports a forwarded call as executed.
+    /// A chain's callee reports a call that it passed on as executed, without waiting for the
+    /// answer.
     ForwardedIsExecuted,
-    /// A chain's callee loses the next callee after it sent it the call, and reports it as not
-    /// executed.
+    /// A chain's callee loses the connection over which it sent the call to the next callee, and
+    /// reports the call there as not executed.
     LostForwardIsNotExecuted,
-    /// The same, after it failed to send the next callee the call again.
+    /// The same, but only if it failed to send the call to the next callee again.
     LostResendIsNotExecuted,
 }
 

@@ -115,7 +115,7 @@ impl Relay {
         self.sent_whole
     }
 
-    /// Whether to send the payload, which reached the next callee damaged, again. If not, the
+    /// Whether to send the payload again, after it reached the next callee damaged. If not, the
     /// outcomes of the callees behind become unknown.
     pub fn may_send_again(&mut self) -> bool {
         self.resends += 1;
@@ -127,9 +127,9 @@ impl Relay {
     }
 
     /// Records that the next callee couldn't be reached, or that its connection broke. `unsent`
-    /// gives the reason if no byte of this transmission left; an earlier, damaged one may have left
-    /// whole. Returns whether to try another connection: a pooled one may be stale, and without the
-    /// last byte no callee executed the call.
+    /// gives the reason if no byte of this transmission left; an earlier transmission may have left
+    /// whole nevertheless. Returns whether to try another connection: a pooled one may be stale,
+    /// and without the last byte no callee executed the call.
     pub fn lost(&mut self, pooled: bool, unsent: Option<Refusal>) -> bool {
         let forgets_it = planted(Planted::LostForwardIsNotExecuted)
             || (planted(Planted::LostResendIsNotExecuted) && unsent.is_some());

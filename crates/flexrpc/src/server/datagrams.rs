@@ -63,7 +63,7 @@ pub(crate) struct Datagrams {
 
 #[derive(Clone, Copy, Default)]
 struct Roles {
-    /// How often a thread was called but none has responded yet.
+    /// Number of calls to parked threads to which none has responded yet.
     calls: usize,
     parked: usize,
     standby: bool,

@@ -117,7 +117,7 @@ pub struct ServerOptions {
     pub forwarding: Forwarding,
     /// TLS for callers that ask for it: over TCP, on the same port. [`Server::set_tls`] renews it.
     pub tls: Option<ServerTls>,
-    /// Refuse callers without TLS, and so all callers over UDP.
+    /// Refuses callers without TLS, and so all callers over UDP.
     pub tls_required: bool,
     /// TLS for passing chain calls on to their next callees. The server never passes a call on
     /// without TLS if it came by TLS.

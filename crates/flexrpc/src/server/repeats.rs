@@ -3,9 +3,9 @@
 //! the same transaction id.
 //!
 //! The server remembers the answers to clients' latest calls, and sends them again. It does so only
-//! for the procedures of [`OncOptions::repeated`](crate::OncOptions). It executes a message again
-//! that repeats over a connection which already got the answer: some clients use one transaction id
-//! for many calls.
+//! for the procedures of [`OncOptions::repeated`](crate::OncOptions). A message that repeats over a
+//! connection which already got the answer is a new call: some clients use one transaction id for
+//! many calls.
 
 use crate::net::origin::Origin;
 use crate::proto::Micros;

@@ -96,7 +96,7 @@ impl World {
             Step::NotExecuted(refusal) => self.end(caller, Outcome::NotExecuted(refusal), Kind::Refused),
             Step::Unknown(doubt) => {
                 let server = active.server;
-                // An answer may still arrive on it.
+                // An answer may still arrive on this connection.
                 self.callers[caller].streams[server] = None;
                 self.end(caller, Outcome::Unknown(doubt), Kind::Doubtful);
             }

@@ -21,14 +21,14 @@ use bytes::Bytes;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, MutexGuard};
 
-/// Bounds of the remembered state.
+/// Limits of the memory for sessions and results.
 #[derive(Clone, Copy, Debug)]
 pub struct AdmissionLimits {
-    /// Sessions at a time.
+    /// Most sessions at a time.
     pub sessions: usize,
-    /// Handles over all sessions.
+    /// Most handles, over all sessions.
     pub handles: usize,
-    /// Bytes of kept results, over all sessions.
+    /// Most bytes of kept results, over all sessions.
     pub result_bytes: usize,
     /// Lifetime of a result.
     pub result_us: Micros,

@@ -3,8 +3,8 @@
 //! The protocol has neither sessions nor ordered transaction ids, so the [response
 //! cache](crate::proto::admission) doesn't fit. Instead the server recognises a retransmission by
 //! the fields that it shares with the first transmission ([`Key`]). It remembers executed calls for
-//! a limited time, and fewer if memory is short. It executes a duplicate again that comes later.
-//! Clients that can't accept this must use TCP, or FlexRPC.
+//! a limited time, and fewer if memory is short. If a duplicate comes later, the server executes it
+//! again. Clients that can't accept this must use TCP, or FlexRPC.
 
 use crate::proto::Micros;
 use crate::proto::admission::Verdict;
@@ -20,7 +20,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Number of shards: enough that concurrent calls rarely share one.
 const SHARDS: usize = 16;
 
-/// Bounds of the remembered state.
+/// Limits of the memory for calls and replies.
 #[derive(Clone, Copy, Debug)]
 pub struct DuplicateLimits {
     /// Remembered calls; each takes some 100 bytes. SunRPC clients retransmit after seconds, so the

@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 /// A chain call to execute at this callee.
 pub(crate) struct Job {
-    /// The id of its chain call.
+    /// The number of the [`ChainCall`](super::call::ChainCall).
     pub(crate) call: u64,
     pub(crate) head: Head,
     pub(crate) args: Bytes,
