@@ -18,8 +18,7 @@ use crate::proto::status::{Doubt, Obstacle, Refusal};
 const UNKNOWN: Refusal = Refusal::Unreachable(Obstacle::Unknown);
 const HUNG_UP: Refusal = Refusal::Unreachable(Obstacle::HungUp);
 
-/// Asks the callee for a session. The callee executes nothing for it, so every failure is a
-/// refusal.
+/// Asks the callee for a session. A handshake executes no call, so every failure is a refusal.
 pub(crate) fn shake_hands(
     line: &mut Line,
     (key, key_id): (Option<&ClusterKey>, Option<&KeyId>),
@@ -85,7 +84,7 @@ fn session_of(frame: &Frame, nonce: Nonce, key: Option<&ClusterKey>) -> Result<O
     if !frame.intact {
         return Ok(None);
     }
-    // The tag is missing or another key's: the callee and the caller share no key.
+    // The tag is missing, or was made by another key: callee and caller share no key.
     if key.is_some_and(|key| !frame.is_authentic(&key.of_session(SessionId::NONE))) {
         return Err(Refusal::Unauthenticated);
     }
