@@ -32,7 +32,7 @@ const FORGOTTEN_PART: usize = 16;
 
 /// The error if a record uses the highest possible number. No namenode counts that far, so such a
 /// record is damaged or foreign.
-const NUMBERS_END: &str = "it uses the highest possible number";
+const NUMBERS_END: &str = "one of its numbers is too high";
 
 impl State {
     /// Applies the next transaction. After an error, don't use the state any more.

@@ -69,7 +69,7 @@ pub struct ReaderCore<P = Bytes> {
     /// The highest acknowledged length of an open chunk that a member has reported. The reader passes it
     /// to the other members, which may not know it yet: bytes must not vanish for this reader.
     seen: (ChunkId, u32),
-    /// End of the latest bytes that the caller got.
+    /// Offset at which the caller's next read begins if it reads in sequence.
     position: u64,
     /// Number of bytes that the caller has read in sequence up to there.
     run: u64,
