@@ -56,7 +56,7 @@ pub struct Config {
     /// and end together, a link of 1 Gbit/s was idle a tenth of the time. With six, two readers get
     /// 0.93 of such a link; with four, all of it.
     pub reads_at_once: usize,
-    /// An append copies a last chunk shorter than this into its own first chunk.
+    /// If a file's last chunk is shorter than this, an append copies it into its own first chunk.
     pub continue_below_bytes: u32,
     /// Smallest chunk size of a file: each chunk costs the namenode memory and time, however short
     /// (HDFS: `dfs.namenode.fs-limits.min-block-size`).

@@ -32,7 +32,8 @@ impl Appended {
     /// Makes the tables for second parts of length `bytes`.
     pub fn of(bytes: usize) -> Self {
         let mut tables = [[0; 256]; 4];
-        // The XOR with the CRC of zeroes alone leaves the part of the change that depends on `crc`.
+        // Append zeroes, and then remove the CRC of the zeroes themselves by XOR. The result is the part
+        // that depends on the first CRC.
         let zeroes = vec![0; bytes];
         let of_zeroes = crc32c(&zeroes);
         for (place, table) in tables.iter_mut().enumerate() {

@@ -32,7 +32,7 @@ pub enum Error {
     /// The client no longer has the lease that the request needs.
     #[error("the lease is lost")]
     LeaseLost,
-    /// Too few datanodes for the request. Ask again.
+    /// Too few datanodes can take part in the request. Ask again.
     #[error("not enough datanodes")]
     NoDatanodes,
     /// The namenode no longer knows the client, which sent no request for too long. It is unknown
@@ -57,7 +57,7 @@ pub enum Error {
     /// The datanode has no such replica.
     #[error("no such replica")]
     NoReplica,
-    /// The datanode has seen a higher stamp.
+    /// The datanode has seen a higher stamp for the chunk.
     #[error("the stamp is stale")]
     StaleStamp,
     /// The request names another run of the datanode, which has restarted since.
@@ -81,7 +81,7 @@ pub enum Error {
     /// No replica or server answered before the deadline. Ask again.
     #[error("not available")]
     Unavailable,
-    /// The caller lacks the cluster's key, or its token doesn't cover the request.
+    /// The caller doesn't have the cluster's key, or its token doesn't cover the request.
     #[error("not authenticated")]
     Unauthenticated,
     /// The token was valid earlier. Ask the namenode for a new one.

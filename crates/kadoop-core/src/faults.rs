@@ -46,7 +46,7 @@ faults! {
     CheckpointNotSynced,
     /// A checkpoint isn't compared with its checksums.
     CheckpointUnchecked,
-    /// Only the newest checkpoint is kept, with the log behind it.
+    /// Only the newest checkpoint is kept, with the log after it.
     CheckpointKeptAlone,
     /// A checkpoint lacks the files' minima of replicas.
     MinimumNotSaved,

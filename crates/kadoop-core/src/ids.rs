@@ -24,7 +24,7 @@ macro_rules! number {
 }
 
 number!(
-    /// A chunk. The namenode hands out rising numbers, never one twice.
+    /// A chunk. The namenode issues rising numbers, and never reuses one.
     ChunkId(u64)
 );
 number!(

@@ -445,8 +445,8 @@ impl<D: Disk + Clone> Datanode<D> {
 
     /// The files of a replica that is being written, opened again. The caller syncs them before
     /// [`Datanode::sync`] and [`Datanode::seal`], without the datanode's lock, so that the sync under the
-    /// lock is short. If the caller's sync fails, it calls [`Datanode::distrust`]. Returns no file that
-    /// can't be opened.
+    /// lock is short. If the caller's sync fails, it calls [`Datanode::distrust`]. Returns nothing if a
+    /// file can't be opened.
     pub fn unsynced(&self, chunk: ChunkId) -> Vec<D::File> {
         let Some(Kept::Live(replica)) = self.replicas.get(&chunk) else { return Vec::new() };
         let directory = disk_of(&self.directories, replica.directory.into());

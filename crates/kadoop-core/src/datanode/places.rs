@@ -89,7 +89,7 @@ impl<D: Disk + Clone> Datanode<D> {
     ) -> Result<()> {
         live(&mut self.replicas, write.chunk)?.leave(write.offset, placed.id)?;
         let grown = placed.outcome?;
-        // Check again, since the datanode had no lock after the reservation.
+        // Check again, since the lock was released after the reservation.
         if !self.config.faults.has(Fault::PlaceTrusted) {
             self.demand_member(&write.pipeline)?;
             self.demand_stamp(write.chunk, write.stamp)?;

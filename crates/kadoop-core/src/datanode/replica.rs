@@ -118,7 +118,7 @@ impl<D: Disk> Replica<D> {
         }
     }
 
-    /// Records the cluster, for a replica that is older than its datanode's joining of a cluster.
+    /// Records the cluster, for a replica that was made before its datanode joined a cluster.
     pub fn join(&mut self, cluster: u64) {
         self.cluster = cluster;
     }

@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
 };
 
-/// A directory of which threads share the syncs of names. Clones stand for the same directory.
+/// A directory whose users share the syncs of names. Clones stand for the same directory.
 #[derive(Debug, Clone)]
 pub struct Grouped<D> {
     disk: D,

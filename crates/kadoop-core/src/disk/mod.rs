@@ -1,8 +1,8 @@
 //! The few operations that Kadoop needs of a disk: one directory, no subdirectories, files written at
 //! offsets. A simulated disk can implement them, too.
 //!
-//! A crash may lose unsynced state, in part and in any order: bytes until [`DiskFile::sync_data`],
-//! names until [`Disk::sync_names`].
+//! A crash may lose changes that aren't synced, in part and in any order: changes of bytes until
+//! [`DiskFile::sync_data`], changes of names until [`Disk::sync_names`].
 
 mod grouped;
 mod real;
@@ -25,7 +25,7 @@ pub trait Disk {
     /// Opens an existing file.
     ///
     /// # Errors
-    /// The operating system's; `NotFound`.
+    /// The operating system's; `NotFound` if there is no such file.
     fn open(&self, name: &str) -> io::Result<Self::File>;
     /// Renames a file, and replaces an existing one of the new name.
     ///
@@ -35,7 +35,7 @@ pub trait Disk {
     /// Removes a file.
     ///
     /// # Errors
-    /// The operating system's; `NotFound`.
+    /// The operating system's; `NotFound` if there is no such file.
     fn remove(&self, name: &str) -> io::Result<()>;
     /// All names, unordered.
     ///

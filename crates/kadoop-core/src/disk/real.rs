@@ -36,7 +36,7 @@ impl RealDisk {
     /// Opens a file only for reading. The descriptor is safe to pass to another process.
     ///
     /// # Errors
-    /// The operating system's; `NotFound`.
+    /// The operating system's; `NotFound` if there is no such file.
     pub fn open_to_read(&self, name: &str) -> io::Result<File> {
         self.open_as(name, OFlags::RDONLY)
     }
@@ -137,7 +137,7 @@ impl DiskFile for RealFile {
     }
 
     fn read_vec(&self, offset: u64, length: usize) -> io::Result<Vec<u8>> {
-        // Skip zeroing the buffer, which takes a third of the time of the read.
+        // Don't fill the buffer with zeroes first: that takes a third of the time of the read.
         let mut bytes = Vec::with_capacity(length);
         while bytes.len() < length {
             let at = offset + bytes.len() as u64;

@@ -97,7 +97,7 @@ pub fn read_mark<D: Disk>(disk: &D, cluster: u64) -> Result<Option<u64>, LogErro
     match newest(&file, cluster)? {
         Some((sequence, _)) => Ok(Some(sequence)),
         None => {
-            Err(LogError::Foreign { file: NAME.to_owned(), why: "damaged, or of another cluster" })
+            Err(LogError::Foreign { file: NAME.to_owned(), why: "the file is damaged or of another cluster" })
         }
     }
 }

@@ -139,7 +139,7 @@ impl<F: DiskFile> Window<'_, F> {
             self.bytes.drain(..passed);
             self.start += passed as u64;
             let (from, end) = (self.start + self.bytes.len() as u64, self.file.length()?);
-            // A damaged length claims no more memory than the file has bytes.
+            // Read no more than the file has: a damaged length may be huge.
             let wanted = (least.max(PIECE_BYTES) - self.bytes.len()) as u64;
             self.bytes.extend(self.file.read_vec(from, wanted.min(end.saturating_sub(from)) as usize)?);
         }

@@ -88,9 +88,9 @@ impl Balance {
 }
 
 impl Namenode {
-    /// Begins to move replicas until each datanode's use is within `threshold_percent` of the mean, or as
-    /// near as whole chunks allow. Replaces a running rebalance, whose moves under way continue. `None`
-    /// only ends it.
+    /// Begins a rebalance, which moves replicas until each datanode's use is within `threshold_percent` of
+    /// the mean, or as near as whole chunks allow. It replaces a running rebalance, whose moves under way
+    /// continue. `None` ends the running one and begins none.
     ///
     /// # Errors
     /// PermissionDenied: the caller lacks a superuser's rights. Invalid: the threshold isn't from 1 to

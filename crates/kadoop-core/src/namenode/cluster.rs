@@ -104,7 +104,8 @@ pub(super) struct Node {
 }
 
 impl Node {
-    /// Whether its full report of this session covers the chunk: it has a replica of it or not.
+    /// Whether the processed part of its full report in this session covers the chunk. Then the namenode
+    /// knows whether it has a replica.
     pub(super) fn has_told(&self, chunk: ChunkId) -> bool {
         self.reported || self.report.as_ref().is_some_and(|report| chunk <= report.upto)
     }

@@ -59,7 +59,8 @@ impl Namenode {
         Ok(())
     }
 
-    /// Those of a chunk's holders whose replicas count: not those of decommissioned datanodes.
+    /// The holders whose replicas count: those that are neither decommissioned nor being decommissioned,
+    /// nor still have to report after a cancelled decommission.
     pub(super) fn counted(&self, holders: &[NodeId]) -> SmallVec<[NodeId; 4]> {
         let careless = self.config.faults.has(Fault::LeavingCounted);
         let stays = |node: &&NodeId| {

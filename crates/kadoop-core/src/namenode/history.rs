@@ -45,7 +45,8 @@ pub struct History {
     admitted: BTreeSet<Identity>,
 }
 
-/// The lowest number from `from` on whose lowest bits are the lowest of `bits`. Without `bits`, `from`.
+/// A number that is at least `from`, and whose lowest bits are the lowest of `bits`: `from` is rounded up
+/// to a multiple of 2^20 before. Without `bits`, the number is `from`.
 pub(super) fn number(from: u64, bits: Option<u64>) -> u64 {
     let Some(bits) = bits else { return from };
     let count = from.div_ceil(1 << RANDOM_BITS);

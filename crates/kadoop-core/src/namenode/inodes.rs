@@ -20,7 +20,7 @@ pub const ROOT: InodeNo = InodeNo(0);
 pub struct Inode {
     /// Its directory. The root and the top of a detached tree name themselves.
     pub parent: InodeNo,
-    /// Number of the owner's name in [`super::state::Names`]; the group alike.
+    /// Number of the owner's name in [`super::state::Names`]. `group` is such a number, too.
     pub owner: u32,
     pub group: u32,
     pub mode: u16,

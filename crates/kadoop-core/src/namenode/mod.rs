@@ -124,7 +124,7 @@ impl Namenode {
         self.cluster.in_safe_mode()
     }
 
-    /// The state as `caller` may see it, for queries.
+    /// The state with the rights of `caller`, for queries.
     pub fn view<'a>(&'a self, caller: &'a Caller) -> View<'a> {
         View { state: &self.state, caller, config: &self.config }
     }

@@ -28,8 +28,8 @@ pub struct State {
     pub kept: BTreeMap<ChunkId, Vec<ChunkId>>,
     /// The files of `open`, by inode.
     pub open_inodes: FxHashMap<InodeNo, FileId>,
-    /// Stack of inodes of detached trees that are still to be freed. A directory's entries are pushed
-    /// onto it, and freed, before the directory.
+    /// Stack of inodes of detached trees that are still to be freed. A directory stays on it until all its
+    /// entries are freed.
     pub detached: Vec<InodeNo>,
     pub clients: Clients,
     pub nodes: BTreeMap<NodeId, NodeRecord>,
@@ -40,7 +40,7 @@ pub struct State {
     pub history: History,
 }
 
-/// For each kind, the lowest number above all that were issued, except for `sequence`.
+/// For each kind of number, a lower bound of the next one to issue. `sequence` is an exception.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)] // the names say it
 pub struct Counters {

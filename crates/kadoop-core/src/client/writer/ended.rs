@@ -1,5 +1,5 @@
-//! Chunks that this writer has ended. It keeps each until the namenode has logged its end with a member
-//! that sealed it.
+//! Chunks that this writer has ended. The writer keeps each chunk until the namenode has logged its end,
+//! with a member that sealed it.
 
 use crate::{
     Error, Millis, NodeId,

@@ -155,12 +155,13 @@ impl<D: Disk> Replica<D> {
         match &done {
             Ok(_) => self.drop_records(disk_),
             Err(Failure::Refused(Error::StaleStamp)) if self.state == ReplicaState::Open => {
-                // It still has all bytes that anybody relies on. The records prove them from now on.
+                // The replica stays open, with all its bytes. Sync their records, which have to prove
+                // them once the table is cut off.
                 let kept = self.sync(disk_, config);
                 if let Ok(data) = disk_.open(&self.file) {
                     let _ = data.set_length(self.sums.length.into());
                 }
-                // The directory's other replicas have to learn of a failed sync, too.
+                // Report a failed sync, which concerns the directory's other replicas, too.
                 match kept {
                     Ok(()) | Err(Failure::Refused(_)) => {}
                     Err(failure) => return Err(failure),
