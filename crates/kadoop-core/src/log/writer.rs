@@ -216,7 +216,7 @@ fn renew_end<D: Disk>(disk: &D, cluster: u64, next: u64, faults: Faults) -> io::
     // If the log's end is lost, a checkpoint may still hold its records.
     let covered = checkpoints(&names).last().is_some_and(|last| last + 1 == next);
     if sequence != next && !(covered && sequence < next) {
-        let why = format!("{name} lost its end: record {sequence} is missing, but {next} was to come next");
+        let why = format!("{name} has changed: it ended before record {next}, now before {sequence}");
         return Err(io::Error::other(why));
     }
     file.sync_data()?;
