@@ -13,11 +13,11 @@ pub const MAX_CHUNK_BYTES: u32 = 1 << 31;
 /// Most chunks of a file: 64 TiB in chunks of the usual size. A checkpoint stores a file's chunks in
 /// one item, with at most 10 bytes each, and an item has to stay below 16 MiB.
 pub const MAX_FILE_CHUNKS: usize = 1 << 20;
-/// Most source files of one concat, as many as HDFS's clients send at a time. One record of the log
-/// holds their names, and a record has at most 16 MiB.
+/// Most source files of one concat. One record of the log holds their names, and a record has at most
+/// 16 MiB.
 pub const MAX_SOURCES: usize = 1_000;
-/// Most chunks of an open file whose end isn't logged yet. A writer has at most five. A checkpoint
-/// stores them in one item.
+/// Most chunks of an open file without an end; a claimed end doesn't count. A writer has at most five. A
+/// checkpoint stores them in one item.
 pub const MAX_UNENDED_CHUNKS: usize = 64;
 /// Most replicas of a file (HDFS: `dfs.replication.max`).
 pub const MAX_REPLICATION: u16 = 512;

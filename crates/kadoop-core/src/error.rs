@@ -60,7 +60,8 @@ pub enum Error {
     /// The datanode has seen a higher stamp for the chunk.
     #[error("the stamp is stale")]
     StaleStamp,
-    /// The request names another run of the datanode, which has restarted since.
+    /// The request names another incarnation of the datanode, which has restarted or lost a directory
+    /// since.
     #[error("the request is for another incarnation of the datanode")]
     WrongIncarnation,
     /// The replica isn't open for writing.

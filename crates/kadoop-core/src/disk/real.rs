@@ -33,7 +33,7 @@ impl RealDisk {
         Ok(Self(Arc::new(File::open(directory)?)))
     }
 
-    /// Opens a file only for reading. The descriptor is safe to pass to another process.
+    /// Opens a file for reading, to pass its descriptor to another process.
     ///
     /// # Errors
     /// The operating system's; `NotFound` if there is no such file.

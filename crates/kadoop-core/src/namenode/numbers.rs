@@ -49,7 +49,8 @@ impl State {
         point.start == 0 || self.history.has(point, self.next.sequence)
     }
 
-    /// Whether this history has issued the chunk and the stamp. True if that can't be known any more.
+    /// Whether this history has issued the chunk and the stamp. Numbers from before the first remembered
+    /// start count as issued, if they are below the next ones.
     pub(super) fn has_given(&self, chunk: ChunkId, stamp: Stamp) -> bool {
         let starts = &self.history.starts;
         let of = |from: fn(&Start) -> u64, number: u64, bits: fn(&Start) -> u64| {
