@@ -2,9 +2,9 @@
 //!
 //! A log can lose its end, or an operator can restore an older copy of it. The next records then get
 //! the numbers of lost ones, so they form another history. To distinguish histories, each start of a
-//! namenode draws a random number and logs it. All ids and stamps that this start issues contain some
-//! of the random bits. Datanodes remember the random number with the last record that they know of. So
-//! a namenode recognizes points and numbers of other histories.
+//! namenode draws a random number and logs it. Each stamp and each id of a chunk, file or client that
+//! this start issues contains some of the random bits. Datanodes remember the random number with the
+//! last record that they know of. So a namenode recognizes points and numbers of other histories.
 
 use super::record::Record;
 use crate::{ChunkId, Identity, Stamp, messages::Point};
