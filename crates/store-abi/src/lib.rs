@@ -169,7 +169,10 @@ unsafe fn taken(text: *const c_char) -> String {
 /// An entry that the library filled.
 unsafe fn status_of(info: &FileInfo, path: String) -> Result<FileStatus> {
     if info.size < 0 || info.block_size < 0 {
-        return fail(ErrorKind::Internal, format!("the library returned a negative size or block size for {path}"));
+        return fail(
+            ErrorKind::Internal,
+            format!("the library returned a negative size or block size for {path}"),
+        );
     }
     let directory = info.kind == c_int::from(b'D');
     // SAFETY: the caller's.

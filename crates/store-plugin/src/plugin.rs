@@ -208,7 +208,10 @@ fn empty_status() -> CStatus {
 
 fn status_of(path: String, status: &CStatus) -> Result<FileStatus> {
     if status.length > MAX_FILE_BYTES || status.block_size > MAX_FILE_BYTES || status.permission > 0o7777 {
-        return fail(ErrorKind::Internal, format!("the plugin returned an impossible size or mode for {path}"));
+        return fail(
+            ErrorKind::Internal,
+            format!("the plugin returned an impossible size or mode for {path}"),
+        );
     }
     let directory = status.directory != 0;
     Ok(FileStatus {

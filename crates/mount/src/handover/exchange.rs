@@ -149,8 +149,10 @@ pub async fn connect(device: &str, directory: &Path) -> io::Result<UnixStream> {
             Ok(peer) => break peer,
             Err(_) if tokio::time::Instant::now() < until => tokio::time::sleep(LISTEN_PAUSE).await,
             Err(error) => {
-                let why = format!("the process that serves the mount doesn't accept connections ({error}); unmount it, then \
-                     mount without --take-over");
+                let why = format!(
+                    "the process that serves the mount doesn't accept connections ({error}); unmount it, then \
+                     mount without --take-over"
+                );
                 return Err(io::Error::new(error.kind(), why));
             }
         }
@@ -175,7 +177,10 @@ pub async fn ask(peer: &mut UnixStream, terms: &Terms) -> io::Result<(State, Own
         }
     };
     let (state, [device, listener]) = timeout(PATIENCE, asked).await.map_err(|_| {
-        io::Error::new(io::ErrorKind::TimedOut, "the process that serves the mount didn't answer in time; it continues to serve")
+        io::Error::new(
+            io::ErrorKind::TimedOut,
+            "the process that serves the mount didn't answer in time; it continues to serve",
+        )
     })??;
     let listener = std::os::unix::net::UnixListener::from(listener);
     Ok((state, device, UnixListener::from_std(listener)?))
@@ -248,7 +253,9 @@ async fn receive_descriptors(peer: &UnixStream) -> io::Result<[OwnedFd; 2]> {
                 all.extend(descriptors);
             }
         }
-        <[OwnedFd; 2]>::try_from(all).map_err(|_| io::Error::other("the process that serves the mount didn't send its two file descriptors"))
+        <[OwnedFd; 2]>::try_from(all).map_err(|_| {
+            io::Error::other("the process that serves the mount didn't send its two file descriptors")
+        })
     })
     .await
 }
