@@ -95,7 +95,7 @@ impl Failure {
         let (kind, why) = match error.kind() {
             io::ErrorKind::AddrInUse => (
                 ErrorKind::Busy,
-                format!("another program uses it; stop that program or choose another address with {flag}"),
+                format!("the address is in use; stop the program there, or choose another with {flag}"),
             ),
             io::ErrorKind::AddrNotAvailable => {
                 (ErrorKind::InvalidArgument, "this host has no such address".to_owned())

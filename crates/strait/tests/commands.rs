@@ -94,7 +94,7 @@ fn get_does_not_replace_a_socket() {
     gateway.run_with(["put", "-", &gateway.uri("/f")], b"data", &[]).ok();
     let socket = gateway.dir.path().join("socket");
     let _listening = std::os::unix::net::UnixListener::bind(&socket).unwrap();
-    gateway.run(["get", "-f", &gateway.uri("/f"), "socket"]).fails(INVALID_ARGUMENT, "no regular file");
+    gateway.run(["get", "-f", &gateway.uri("/f"), "socket"]).fails(INVALID_ARGUMENT, "not a regular file");
     assert!(!socket.metadata().unwrap().is_file());
 }
 

@@ -289,7 +289,7 @@ fn log_with_certificate(days: i64, words: &str) -> String {
 fn the_start_up_block_tells_of_tls_and_of_a_certificate_that_ends() {
     let good = log_with_certificate(400, "anybody");
     assert!(good.contains("tls      as localhost, 127.0.0.1; the certificate expires in 399 days"), "{good}");
-    assert!(!good.contains("put another in its place"), "{good}");
+    assert!(!good.contains("replace its file"), "{good}");
     let soon = log_with_certificate(10, "WARN the TLS");
     assert!(soon.contains("expires in 9 days"), "{soon}");
     let today = log_with_certificate(1, "WARN the TLS");
