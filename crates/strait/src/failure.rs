@@ -95,7 +95,7 @@ impl Failure {
         let (kind, why) = match error.kind() {
             io::ErrorKind::AddrInUse => (
                 ErrorKind::Busy,
-                format!("the address is in use; stop the program there, or choose another with {flag}"),
+                format!("in use by another program; stop it or choose another address with {flag}"),
             ),
             io::ErrorKind::AddrNotAvailable => {
                 (ErrorKind::InvalidArgument, "this host has no such address".to_owned())

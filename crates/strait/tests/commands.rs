@@ -160,7 +160,7 @@ fn a_failed_put_leaves_nothing() {
     gateway.run(["mkdir", &gateway.uri("/d")]).ok();
     std::fs::write(gateway.dir.path().join("f"), "x").unwrap();
     let other = gateway.uri("/other");
-    let missing = "/other: no directory /other; make it with mkdir -p";
+    let missing = "/other: no directory /other; create it with mkdir -p";
     gateway.run(["put", "f", "f", &other]).fails(NOT_FOUND, missing);
     gateway.run(["mv", &gateway.uri("/a"), &gateway.uri("/b"), &other]).fails(NOT_FOUND, missing);
     gateway.run(["get", &gateway.uri("/a"), &gateway.uri("/b"), "no"]).fails(NOT_FOUND, "no directory no;");

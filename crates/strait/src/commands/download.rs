@@ -134,7 +134,7 @@ impl Download {
     fn check_single(&self, target: &str) -> Result<(), Failure> {
         let refuse = |kind, why: String| Err(Failure::at(kind, "get", target, why));
         let missing =
-            |path| refuse(ErrorKind::NotFound, format!("no directory {path}; make it with mkdir -p"));
+            |path| refuse(ErrorKind::NotFound, format!("no directory {path}; create it with mkdir -p"));
         if self.get.operands.len() > 1 && !local_path(target).exists() {
             return missing(target);
         }

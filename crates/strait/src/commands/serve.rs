@@ -27,7 +27,7 @@ const NOBODY: &str = "nobody";
 const EXPIRES_SOON: Duration = Duration::from_secs(14 * DAY_SECONDS);
 const DAY_SECONDS: u64 = 86_400;
 const HOUR_SECONDS: u64 = 3_600;
-/// Time between two checks whether the certificate expires soon.
+/// Time between two checks whether the loaded certificate or lists changed, or a list expired.
 const CERTIFICATE_LOOK: Duration = Duration::from_secs(1);
 
 /// Serves the stores that the flags name.

@@ -47,7 +47,7 @@ const STARTING_AT_ONCE: usize = 64;
 const MANY_FAILED: usize = 101;
 /// Time between two searches for stragglers.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// Logins are renewed after this fraction (one third) of their lifetime, so that helpers never have an
+/// Divisor of the logins' lifetime: they are renewed after one third of it, so that helpers never have an
 /// expired one.
 const RENEWED_AFTER: u32 = 3;
 
