@@ -261,7 +261,7 @@ async fn attempt(
     let status = tokio::select! {
         status = work => status?,
         () = sleep(timeout), if job.timeout_ms > 0 => {
-            let message = format!("killed after {} s (--command-timeout)", timeout.as_secs());
+            let message = format!("ended after {} s (--command-timeout)", timeout.as_secs());
             return Err(Failure::other(message));
         }
     };
