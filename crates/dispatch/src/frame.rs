@@ -120,7 +120,7 @@ impl Exit {
     }
 }
 
-/// A message.
+/// A message between a dispatcher and a helper.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Frame {
     /// The helper has started.

@@ -4,10 +4,10 @@ use crate::split::Slice;
 use std::collections::HashSet;
 use std::fmt;
 
-/// The first line.
+/// The first line of the log.
 pub const HEADER: &str = "Seq\tHost\tStarttime\tJobRuntime\tSend\tReceive\tExitval\tSignal\tCommand";
 
-/// A line.
+/// A line of the log, about one job that ended.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entry<'a> {
     /// The input's place in the order of inputs, from 1.

@@ -7,7 +7,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-/// Work for one command.
+/// The input of one command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Input {
     /// Its size. An empty input counts as one byte, so that empty inputs are spread, too.
@@ -47,7 +47,7 @@ pub fn plan(inputs: &[Input], hosts: usize) -> Plan {
 
 struct Planner<'a> {
     inputs: &'a [Input],
-    /// Each host's bytes.
+    /// Each host's load: the bytes of its inputs.
     load: Vec<u64>,
     /// Each host's inputs.
     held: Vec<Vec<usize>>,

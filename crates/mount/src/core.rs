@@ -1,4 +1,4 @@
-//! The mount without FUSE: it answers each request by paths, attributes and open files.
+//! The mount without FUSE: answers requests about paths, attributes and open files.
 
 mod directories;
 mod files;

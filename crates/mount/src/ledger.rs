@@ -7,7 +7,7 @@
 //! | node | node | its name, and the kernel's references |
 //! | file | file | node and user |
 //! | reading, written, failed | file | its reader's identity, unflushed range, lost bytes |
-//! | run | file and place in order | unpublished bytes of a PLFS file |
+//! | run | file and index | unpublished bytes of a PLFS file |
 //! | handle | handle | its file or directory, and the request that opened it |
 //! | hidden | node | the user that removed it |
 //! | request | request | a change that was begun, or its answer |
@@ -70,11 +70,11 @@ pub enum Kind {
 /// Counters whose numbers are never reused.
 #[derive(Debug, Clone, Copy)]
 pub enum Counter {
-    /// Of nodes.
+    /// Numbers of nodes.
     Node,
-    /// Of handles.
+    /// Numbers of handles.
     Handle,
-    /// Of open files.
+    /// Numbers of open files.
     File,
 }
 
@@ -166,7 +166,7 @@ pub struct OpenHandle<H> {
     pub request: u64,
 }
 
-/// Writes the record.
+/// Writes the record, if a keeper holds one.
 #[derive(Debug, Default)]
 pub struct Ledger {
     record: Option<(Record, Bytes)>,
@@ -180,7 +180,7 @@ impl Ledger {
     /// A ledger of a new record.
     ///
     /// # Errors
-    /// The record can't be used.
+    /// The record can't be written.
     pub fn begin(record: OwnedFd, bytes: OwnedFd) -> io::Result<Self> {
         let (record, _) = Record::open(record.into())?;
         Ok(Self { record: Some((record, Bytes::new(bytes.into()))), ..Self::default() })
@@ -190,7 +190,7 @@ impl Ledger {
     /// [`Ledger::go_on`].
     ///
     /// # Errors
-    /// The record can't be used.
+    /// The record can't be read, or an earlier process marked it as incomplete.
     pub fn again(record: OwnedFd, bytes: OwnedFd) -> io::Result<(Self, Vec<Entry>)> {
         let (record, values) = Record::open(record.into())?;
         let ledger = Self { record: Some((record, Bytes::new(bytes.into()))), ..Self::default() };

@@ -82,7 +82,7 @@ pub struct Options {
     pub source: String,
     /// Let all users of this host use the mount, each as themselves. Only with [`Identity::Caller`].
     pub allow_other: bool,
-    /// Behaviour.
+    /// The mount's behaviour.
     pub settings: Settings,
 }
 
@@ -291,7 +291,7 @@ impl Mount {
     /// seconds: then operations on open files fail.
     ///
     /// # Errors
-    /// The directory stays mounted.
+    /// The directory can't be unmounted, and stays mounted.
     pub async fn end(self) -> io::Result<()> {
         self.core.settle_all().await;
         if self.has_ended() {

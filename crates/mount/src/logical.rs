@@ -66,7 +66,7 @@ impl Logical {
     /// of the writes.
     ///
     /// # Errors
-    /// The bytes are lost.
+    /// The record lacks bytes of these runs: they are lost.
     pub fn again(access: Access, container: Container, runs: &[Run]) -> Result<Self> {
         let mut state = State::new(access, container);
         let lost = |why: String| {

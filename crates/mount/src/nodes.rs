@@ -198,14 +198,14 @@ impl Nodes {
         self.collect(number);
     }
 
-    /// A handle of the node was opened.
+    /// Records that a handle of the node was opened.
     pub fn use_more(&mut self, number: u64) {
         if let Some(node) = self.nodes.get_mut(&number) {
             node.uses += 1;
         }
     }
 
-    /// A handle of the node was closed.
+    /// Records that a handle of the node was closed.
     pub fn use_less(&mut self, number: u64) {
         if let Some(node) = self.nodes.get_mut(&number) {
             node.uses = node.uses.saturating_sub(1);

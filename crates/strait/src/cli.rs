@@ -298,7 +298,7 @@ pub enum Command {
     Fsck(Fsck),
     /// List the datanodes of a Kadoop cluster
     Datanodes(Datanodes),
-    /// Admit refused Kadoop datanodes, and discard records that only they have
+    /// Admit refused Kadoop datanodes; log records that the namenode lost are given up
     Admit(Admit),
     /// Copy the replicas of Kadoop datanodes to others, so that the datanodes can be switched off
     Decommission(Decommission),
@@ -315,7 +315,7 @@ pub enum Command {
     /// Run commands for `strait run` on this host
     #[command(hide = true)]
     RunHelper,
-    /// Forget the logins that are kept on this host
+    /// Remove the logins that are stored on this host
     Logout(Logout),
     /// Set a user's password in the password file of a gateway or namenode, or remove the user
     Passwd(Passwd),
@@ -372,7 +372,7 @@ pub struct Listening {
     /// nobody].
     #[arg(long, value_name = "NAME")]
     pub anonymous_user: Option<String>,
-    /// Users and their passwords, as `strait passwd` writes them.
+    /// The file of users and their passwords, as `strait passwd` writes it.
     #[arg(long, value_name = "FILE")]
     pub passwords: Option<PathBuf>,
     /// The file with 32 bytes that sign session tokens; created if missing. Gateways with the same key accept

@@ -21,7 +21,7 @@ impl Context {
     /// failures and are left out.
     ///
     /// # Errors
-    /// A failure that ends the command.
+    /// The command must end: a signal came, or the reader of the output closed it.
     pub async fn expanded(&self, uris: &[String], tally: &mut Tally) -> Result<Vec<String>, Failure> {
         let mut all = Vec::with_capacity(uris.len());
         for uri in uris {

@@ -78,7 +78,7 @@ impl Foreign {
 
 #[derive(Debug, Args)]
 pub struct Stores {
-    /// Describe these stores, too, as they are now.
+    /// Instead of the kinds, list these stores and what each can do now.
     #[arg(value_name = "URI")]
     pub uris: Vec<String>,
 }

@@ -23,8 +23,8 @@ pub struct Namenode {
     /// Write the clients' key to this file, if the file doesn't exist.
     #[arg(long, value_name = "FILE")]
     pub key_for_clients: Option<PathBuf>,
-    /// Users that may log in by TLS without the clients' key, as `strait passwd` writes them. The
-    /// namenode rereads changes within 5 s.
+    /// The file of users that can log in over TLS without the clients' key, as `strait passwd` writes it.
+    /// The namenode rereads it within 5 s after a change.
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub passwords: Option<PathBuf>,
     /// The TLS certificate for logins (PEM, with its chain). Logins use the clients' port.
@@ -128,7 +128,7 @@ pub struct Rebalance {
     /// Return at once; `datanodes` shows the progress.
     #[arg(long)]
     pub no_wait: bool,
-    /// End a rebalance that is under way.
+    /// Stop the rebalance that is in progress.
     #[arg(long, conflicts_with_all = ["threshold", "no_wait"])]
     pub stop: bool,
 }

@@ -21,7 +21,7 @@ pub enum Launcher {
 pub enum Split {
     /// Into the store's blocks or chunks.
     Chunk,
-    /// Into pieces of so many bytes.
+    /// Into pieces of this many bytes.
     Size(u64),
 }
 
@@ -76,7 +76,7 @@ pub struct Run {
     /// get the login anyway.
     #[arg(long, value_name = "HOST", env = "STRAIT_LEND_TO", value_delimiter = ',')]
     pub lend_to: Vec<String>,
-    /// Let `strait` in the commands use the login, too.
+    /// Let `strait` use the login when a command runs it, too.
     #[arg(long)]
     pub lend_to_commands: bool,
     /// If a command runs for twice the median of the others, start it again on another host (for a tenth of

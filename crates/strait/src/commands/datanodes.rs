@@ -58,7 +58,7 @@ pub async fn datanodes(context: &Context, of: Datanodes) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Admits datanodes that the namenode refuses because of their history.
+/// Admits datanodes that the namenode refuses, for example since they know of records that its log lacks.
 pub async fn admit(context: &Context, flags: Admit) -> Result<(), Failure> {
     let Some((uri, named @ [_, ..])) = flags.operands.split_last() else {
         return Err(Failure::usage(

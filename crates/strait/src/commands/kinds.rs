@@ -1,4 +1,4 @@
-//! `stores`: the kinds of store that this program knows.
+//! `stores`: the kinds of store that this program knows, or the capabilities of some stores.
 
 use crate::cli::Stores;
 use crate::context::Context;
@@ -7,8 +7,8 @@ use crate::output::Output;
 use serde_json::Value;
 use strait_store::{Capabilities, Scheme};
 
-/// Prints one line for each kind: its scheme, the form of its URIs, its capabilities. Then it prints the same
-/// for the stores that the user names, as they report it now.
+/// Prints one line for each kind: its scheme, the form of its URIs, its capabilities. If the user names
+/// stores, prints such a line for each of these instead, with its capabilities now.
 pub async fn stores(context: &Context, stores: Stores) -> Result<(), Failure> {
     let mut out = context.output();
     if stores.uris.is_empty() {

@@ -434,6 +434,6 @@ fn told(copied: Result<Copied, Failure>, out: &mut Output) -> Result<(), Failure
 /// The type of a source.
 enum Found {
     Directory(Metadata),
-    /// None: standard input.
+    /// A file; `None` for standard input.
     File(Option<Metadata>),
 }
