@@ -63,7 +63,7 @@ impl Borrowed {
         let authority = |pem: &String| match self.authorities.iter().find(|(known, _)| known == pem) {
             Some((_, file)) => Ok(file.path().to_owned()),
             None => {
-                Err(unusable("can't write the authorities' certificates to a temporary file"))
+                Err(unusable("can't write the authorities' certificates (PEM) to the temporary directory"))
             }
         };
         let trusting = |ca: Option<String>| -> Result<TlsOptions> {

@@ -719,7 +719,7 @@ fn host_and_port(text: &str) -> Result<String, String> {
 fn resolve(text: &str) -> Result<SocketAddr, String> {
     host_and_port(text)?;
     let mut addresses =
-        text.to_socket_addrs().map_err(|error| format!("can't look up the host: {error}"))?;
+        text.to_socket_addrs().map_err(|error| format!("can't look up the host's address: {error}"))?;
     addresses.next().ok_or_else(|| "the host has no address".to_owned())
 }
 

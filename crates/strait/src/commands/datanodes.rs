@@ -254,7 +254,7 @@ fn service(standing: Standing) -> String {
             format!("decommissioning, needed for {chunks} chunks")
         }
         Standing::Decommissioning { chunks: None } => {
-            "decommissioning, chunks not counted yet".to_owned()
+            "decommissioning, its chunks not counted yet".to_owned()
         }
     }
 }
