@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// The last piece may exceed the others by this fraction (a tenth) of their size, as in Hadoop: a separate
-/// command for the few remaining bytes would cost more than it saves.
+/// Divisor: the last piece may exceed the others by a tenth of their size, as in Hadoop. A separate command
+/// for the few remaining bytes would cost more than it saves.
 const SLACK: u64 = 10;
 
 /// How a record ends.

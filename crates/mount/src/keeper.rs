@@ -42,7 +42,8 @@ use tokio::time::Instant;
 /// Largest number of servers in a row that are killed within [`STEADY`]. The limit is for a request that
 /// kills every server, since the kernel resends it to each.
 const MOST_TRIES: u32 = 10;
-/// If a server served for this long, the reason for the kill before isn't the reason for its own.
+/// After a server that served for this long, the count of kills in a row starts again: another reason is
+/// likely.
 const STEADY: Duration = Duration::from_millis(500);
 /// Pauses between starts: the first one, doubled each time up to the longest. The first restart has no pause,
 /// since programs wait. All pauses together take 15 s.

@@ -142,7 +142,7 @@ impl Logical {
         Ok(state.length)
     }
 
-    /// Reads again what others published, unless something was written here since.
+    /// Makes the next read show what others published, unless this file has unpublished bytes itself.
     pub async fn refresh(&self) {
         let mut state = self.state.lock().await;
         if state.overlay.is_empty() {

@@ -200,7 +200,7 @@ impl Door {
         Ok(Self { access: Access { passwords, anonymous, starter, homes: None }, loopback })
     }
 
-    /// Gives each user who can log in a home directory in this store.
+    /// Creates a home directory in this store for each user who can log in.
     pub fn with_homes(mut self, homes: Homes) -> Self {
         self.access.homes = Some(homes);
         self

@@ -226,7 +226,7 @@ impl Cluster {
         })
     }
 
-    /// Stops the client, the namenode and the datanodes, in this order. The gateway has stopped already, so
+    /// Stops the client, the datanodes and the namenode, in this order. The gateway has stopped already, so
     /// this closes the files that its clients left open.
     async fn stop(self) {
         if tokio::time::timeout(CLOSE_PATIENCE, self.store.settled()).await.is_err() {
