@@ -21,10 +21,10 @@ const ON: [&str; 4] = ["1", "true", "yes", "on"];
 const MAX_TIMEOUT_SECONDS: u64 = 86_400;
 
 impl OpenOptions {
-    /// By `STRAIT_USER` (or `user`, if there is one), `STRAIT_PASSWORD`, `STRAIT_PASSWORD_FILE`,
-    /// `STRAIT_GATEWAY_STORE`, `STRAIT_TIMEOUT`, `STRAIT_TLS`, `STRAIT_TLS_CA`,
-    /// `STRAIT_CLIENT_CERT`, `STRAIT_CLIENT_KEY` and `STRAIT_KADOOP_KEY`, which mean the same as
-    /// for the command. An empty variable counts as unset.
+    /// Reads `STRAIT_PASSWORD`, `STRAIT_PASSWORD_FILE`, `STRAIT_GATEWAY_STORE`, `STRAIT_TIMEOUT`,
+    /// `STRAIT_TLS`, `STRAIT_TLS_CA`, `STRAIT_CLIENT_CERT`, `STRAIT_CLIENT_KEY`, `STRAIT_KADOOP_KEY` and,
+    /// if `user` is None, `STRAIT_USER`. They mean the same as for the command. An empty variable counts as
+    /// unset.
     ///
     /// # Errors
     /// `InvalidArgument`, naming the variable with a wrong value.

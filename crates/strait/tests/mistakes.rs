@@ -180,7 +180,7 @@ fn a_namenodes_port_that_is_another_programs_is_told_within_seconds() {
     for address in [&gateway.address, &web] {
         let began = Instant::now();
         let run = gateway.run(["--kadoop-key", &key, "ls", &format!("kadoop://{address}/")]);
-        run.fails(UNAVAILABLE, "doesn't answer as a namenode does; check the port");
+        run.fails(UNAVAILABLE, "doesn't answer as a namenode; check the port");
         assert!(began.elapsed() < Duration::from_secs(20), "{address}: {:?}", began.elapsed());
     }
 }

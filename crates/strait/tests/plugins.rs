@@ -295,7 +295,7 @@ fn a_bad_plugin_is_a_typed_error_in_time() {
     ran("null", &["ls", "plugin:bad://x/"]).fails(INVALID_ARGUMENT, "returns no table");
     ran("hang", &["ls", "plugin:bad://x/"]).fails(TIMED_OUT, "doesn't open within 2 s");
     ran("crash", &["ls", "plugin:bad://x/"]).fails(UNAVAILABLE, "by signal 6");
-    ran("", &["ls", "plugin:other://x/"]).fails(INVALID_ARGUMENT, "no plugin other; there is bad");
+    ran("", &["ls", "plugin:other://x/"]).fails(INVALID_ARGUMENT, "no plugin other (known: bad)");
     ran("", &["stat", "plugin:bad://x/kind"]).fails(INTERNAL, "4711");
     ran("", &["stat", "plugin:bad://x/text"]).fails(BUSY, "xxx");
     ran("", &["stat", "plugin:bad://x/long"]).fails(INTERNAL, "an impossible size or mode for /long");
