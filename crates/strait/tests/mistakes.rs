@@ -247,7 +247,7 @@ fn a_name_that_is_not_utf8_is_as_good_as_any() {
         assert!(!data.join(name).exists());
         // Characters that encode bytes in an invalid way name no file.
         run(&[arg("rm"), arg(&format!("{root}/\u{10fec3}\u{10febc}"))])
-            .fails(INVALID_ARGUMENT, "stand for bytes");
+            .fails(INVALID_ARGUMENT, "characters that encode bytes");
     });
 }
 
