@@ -15,7 +15,7 @@ const MAX_FILE_BYTES: u64 = 4 << 20;
 /// A namenode's port if the URI names none (`HdfsClientConfigKeys.DFS_NAMENODE_RPC_PORT_DEFAULT`).
 const DEFAULT_NAMENODE_PORT: u16 = 8020;
 
-/// The property that names the store of paths without a store.
+/// The property that names the store for paths that name none.
 pub const DEFAULT_STORE: &str = "fs.defaultFS";
 /// The name of this property before Hadoop 2.
 const OLD_DEFAULT_STORE: &str = "fs.default.name";

@@ -18,7 +18,7 @@ use strait_store::{Error, ErrorKind, Result, fail};
 /// for a namenode.
 const MAX_IDLE_CONNECTIONS: usize = 64;
 /// Hadoop's servers close a connection that is idle for 10 s (`ipc.client.connection.maxidletime`).
-/// Closing it earlier prevents that a call breaks.
+/// We close it earlier, so that no call breaks.
 const MAX_IDLE: Duration = Duration::from_secs(5);
 
 /// The namenode, or the namenodes of a nameservice, of which one is active.

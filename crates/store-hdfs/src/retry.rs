@@ -6,8 +6,8 @@ use std::time::Duration;
 use strait_store::{Error, ErrorKind, Result};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-/// Callers get an error after this time. A restart or a failover takes seconds to tens of seconds, so it
-/// usually ends before.
+/// Callers get an error after this time. Most outages are shorter: a restart or a failover takes seconds to
+/// tens of seconds.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// First pause between two attempts; doubles up to [`LONGEST_PAUSE`].

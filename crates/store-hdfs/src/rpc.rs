@@ -24,10 +24,10 @@ pub(super) const CLIENT_PROTOCOL: &str = "org.apache.hadoop.hdfs.protocol.Client
 /// The datanode's protocol for clients.
 pub(super) const DATANODE_PROTOCOL: &str = "org.apache.hadoop.hdfs.protocol.ClientDatanodeProtocol";
 
-/// A reachable machine accepts connections within milliseconds. One that takes longer than this is down.
+/// Time limit for a connection. A reachable machine accepts one within milliseconds, so a slower one is down.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
-/// Longer than a namenode's usual pause for garbage collection, but short enough to try two
-/// namenodes within a caller's patience.
+/// Time limit for an answer. It is longer than a namenode's usual pause for garbage collection, but short
+/// enough to try two namenodes within a caller's patience.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Longest answer accepted. For a file of 10,000 blocks (the namenode's own limit) with three replicas
