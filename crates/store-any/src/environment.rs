@@ -11,13 +11,13 @@ use strait_client::{PasswordSource, Secret, TlsOptions};
 use strait_store::{Error, ErrorKind, Result, fail};
 use strait_store_kadoop::Login;
 
-/// Longest line read, in bytes: a gateway accepts no longer password.
+/// Longest line that is read, in bytes. A gateway accepts no longer password.
 const MAX_LINE_BYTES: u64 = 1_024;
 /// Values of a switch that mean no.
 const OFF: [&str; 4] = ["0", "false", "no", "off"];
 /// Values of a switch that mean yes.
 const ON: [&str; 4] = ["1", "true", "yes", "on"];
-/// A day: longer than any program waits for a gateway.
+/// Longest time limit accepted: a day, which is longer than any program waits for a gateway.
 const MAX_TIMEOUT_SECONDS: u64 = 86_400;
 
 impl OpenOptions {

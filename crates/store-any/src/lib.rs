@@ -73,7 +73,7 @@ pub async fn open(uri: &StoreUri, options: &OpenOptions) -> Result<Arc<dyn FileS
     open_at(uri, &StorePath::root(), options).await
 }
 
-/// Opens the store whose root is the URI's own path, for serving it.
+/// Opens a store whose root is the path of `uri`, so that it can be served.
 ///
 /// # Errors
 /// As [`open`]; InvalidArgument if this kind of store can only be served whole.

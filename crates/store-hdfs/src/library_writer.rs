@@ -1,4 +1,4 @@
-//! The trait's writer, by the library.
+//! The trait's writer, on top of the library's.
 
 use super::errors::{Effect, check_append, closed_writer, from_library};
 use super::recovery::Recoveries;

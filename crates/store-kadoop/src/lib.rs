@@ -211,7 +211,7 @@ fn access(namenode: &str, options: &Options) -> Result<Access> {
 }
 
 impl Login {
-    /// As the library's type, for the namenode at `HOST:PORT`.
+    /// Converts to the library's type, for the namenode at `HOST:PORT`.
     fn at(&self, namenode: &str) -> Result<strait_kadoop_client::Login> {
         let invalid = |why: String| Error::new(ErrorKind::InvalidArgument, why);
         let Some(ca) = &self.ca else {

@@ -60,7 +60,7 @@ fn signed_text(request: &Parts, account: &str) -> String {
     let mut text = request.method.to_string();
     for name in SIGNED {
         let value = text_of(&request.headers, name);
-        // Since 2015-02-21 a length of 0 is left out.
+        // Since version 2015-02-21 of the interface, a length of 0 is left out.
         let value = if name == "content-length" && value == "0" { "" } else { value };
         text.push('\n');
         text.push_str(value);

@@ -68,7 +68,7 @@ enum State {
 }
 
 impl Writer {
-    /// A writer of an empty object.
+    /// A writer of a new object, which has no bytes yet.
     pub fn new(
         bucket: Arc<dyn Bucket>,
         key: Path,

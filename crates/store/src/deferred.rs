@@ -218,7 +218,7 @@ mod tests {
     use crate::MemoryStore;
     use std::sync::atomic::{AtomicU32, Ordering};
 
-    /// Longer than any try of these tests.
+    /// Longer than any attempt of these tests.
     const PATIENCE: Duration = Duration::from_secs(30);
 
     #[tokio::test(start_paused = true)]

@@ -1,4 +1,4 @@
-//! The values that cross the trait.
+//! The types of the trait's arguments and results.
 
 use std::fmt;
 use std::sync::Arc;
@@ -231,7 +231,7 @@ impl Capabilities {
         }
     }
 
-    /// The flags by name, in one order, for listings.
+    /// The flags by name, in a fixed order, for listings.
     pub fn flags(&self) -> [(&'static str, bool); 15] {
         [
             ("append", self.append),

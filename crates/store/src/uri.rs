@@ -385,7 +385,7 @@ fn is_bucket(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(plain)
 }
 
-/// Whether this names a plugin, or is a scheme of a foreign library.
+/// Whether this can be a plugin's name, or the scheme of a URI within a library's URI.
 fn is_name(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"+-._".contains(&byte);
     !name.is_empty() && name.bytes().all(plain)

@@ -160,7 +160,7 @@ mod tests {
         turns.available_permits() == 1
     }
 
-    /// A queue of one turn, and that turn.
+    /// A queue with a single turn, and that turn.
     fn one_turn() -> (Arc<Semaphore>, Lent) {
         let turns = Arc::new(Semaphore::new(1));
         let turn = turns.clone().try_acquire_owned().unwrap();

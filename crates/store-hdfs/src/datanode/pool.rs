@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 
 /// A datanode closes a connection after 4 s without an operation
-/// (`dfs.datanode.socket.reuse.keepalive`). We close it earlier, so that no operation
-/// breaks.
+/// (`dfs.datanode.socket.reuse.keepalive`). We close it earlier, so that
+/// no operation breaks.
 const MAX_IDLE: Duration = Duration::from_secs(3);
 /// Idle connections to all datanodes together. Each occupies a thread of a datanode for up to
 /// [`MAX_IDLE`].

@@ -1,4 +1,4 @@
-//! Cuts a file's bytes into packets. Pure.
+//! Cuts a file's bytes into packets, without I/O.
 //!
 //! ```text
 //! block:   chunks of `chunk_bytes`, each with a checksum; the last may be shorter

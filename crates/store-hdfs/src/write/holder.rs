@@ -37,7 +37,7 @@ pub struct LeaseHolder {
     name: String,
     /// Prefix of the names of all holders of the session, in all processes.
     session_prefix: Option<String>,
-    /// An opening of a file locks it for reading; an order to recover a file locks it for writing.
+    /// Each opening of a file locks this for reading. An order to recover a file locks it for writing.
     gate: RwLock<()>,
     open_files: Mutex<OpenFiles>,
 }

@@ -1,4 +1,4 @@
-//! The line between a writer and its streamer: packets one way, acknowledgements the other.
+//! Connects a writer and its streamer: packets go one way, acknowledgements the other.
 
 use super::super::wire::ExtendedBlock;
 use super::queue::{Packet, Queue};

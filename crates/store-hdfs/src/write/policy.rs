@@ -1,4 +1,4 @@
-//! Decisions about the datanodes of a pipeline. Pure.
+//! Decisions about the datanodes of a pipeline, without I/O.
 
 use super::super::wire::status;
 use super::wire::PipelineAck;

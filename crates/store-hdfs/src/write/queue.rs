@@ -1,4 +1,4 @@
-//! The packets of a file that aren't acknowledged yet, in order. Pure.
+//! The packets of a file that aren't acknowledged yet, in order. Does no I/O.
 
 use super::super::wire::PacketHeader;
 use super::cutter::Piece;

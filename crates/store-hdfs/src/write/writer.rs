@@ -57,7 +57,7 @@ struct Open {
     line: Arc<Line>,
     cutter: Cutter,
     streamer: JoinHandle<()>,
-    /// The last block before the writer wrote anything.
+    /// The file's last block when it was opened.
     previous: Option<ExtendedBlock>,
     /// Positions up to which the file is flushed, and synced.
     flushed: u64,

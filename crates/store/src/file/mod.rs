@@ -75,8 +75,8 @@ impl FileStore {
     /// first.
     ///
     /// # Errors
-    /// One line that names the directory: it is missing, isn't a directory, or can't be confined
-    /// (`Unsupported`: no openat2).
+    /// The directory is missing, isn't a directory, or can't be confined (`Unsupported`: the kernel has no
+    /// openat2). The message is one line that names the directory.
     pub fn open(root: impl AsRef<Path>, create: bool) -> Result<Self> {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let root = operations::open_root(root.as_ref(), create)?;

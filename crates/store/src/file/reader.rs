@@ -128,8 +128,8 @@ fn read_cached(file: &File, offset: u64, length: usize) -> Cached {
             Ok(0) => break,
             Ok(count) => filled += count,
             Err(Errno::INTR) => {}
-            // EAGAIN: not in the cache. EOPNOTSUPP: not with this file system. Any other error
-            // recurs on the pool, and is reported there.
+            // EAGAIN: the bytes aren't in the cache. EOPNOTSUPP: the file system doesn't support the flag.
+            // Any other error recurs on the pool, and is reported there.
             Err(_) => {
                 bytes.truncate(filled);
                 return Cached::Begin(bytes);
