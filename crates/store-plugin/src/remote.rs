@@ -23,7 +23,7 @@ use strait_store::{
 /// If this many calls hang, the process is killed, and the next call starts another. Fewer hung calls may
 /// concern a single file, so they don't end other files' calls. A call that returns late no longer counts.
 const MAX_HUNG: usize = 4;
-/// Shortest life of a process before its restart, so that a broken library doesn't keep a processor busy.
+/// Shortest time between two starts of the process, so that a broken library doesn't keep a processor busy.
 const RESTART_PAUSE: Duration = Duration::from_secs(1);
 
 /// The command that runs [`crate::serve_parent`].

@@ -10,8 +10,8 @@ use bytes::Bytes;
 use std::convert::Infallible;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Size of a buffer: our clients' usual read. Reads of other lengths use no buffer, whose unused rest
-/// would be memory that no limit counts.
+/// Size of a buffer: our clients' usual read. Reads of other lengths use no buffer, because its
+/// unused rest would be memory that no limit counts.
 pub(super) const BUFFER_BYTES: usize = 1 << 20;
 /// Buffers kept for the next reads: as many as one client has in flight, and no more memory than
 /// the process can spare permanently.
