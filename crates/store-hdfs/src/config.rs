@@ -9,15 +9,15 @@ use std::str::FromStr;
 use std::time::Duration;
 use strait_store::{Error, ErrorKind, Result, Scheme, StoreUri, fail, size};
 
-/// A configuration file is some kilobytes; a larger one is a mistake.
+/// A configuration file has some kilobytes. A larger file is a mistake.
 const MAX_FILE_BYTES: u64 = 4 << 20;
 
 /// A namenode's port if the URI names none (`HdfsClientConfigKeys.DFS_NAMENODE_RPC_PORT_DEFAULT`).
 const DEFAULT_NAMENODE_PORT: u16 = 8020;
 
-/// The property that names the store of paths without one.
+/// The property that names the store for paths that name none.
 pub const DEFAULT_STORE: &str = "fs.defaultFS";
-/// Its name before Hadoop 2.
+/// The name of this property before Hadoop 2.
 const OLD_DEFAULT_STORE: &str = "fs.default.name";
 
 /// Levels of `${name}` within values, as in Hadoop's `Configuration`.
@@ -29,7 +29,7 @@ pub(super) enum ChecksumMode {
     /// MD5 of the blocks' MD5s of their chunks' CRCs: Hadoop's default, which depends on the sizes
     /// of blocks and chunks.
     Md5Md5Crc,
-    /// The CRC of the file's content, which compares with copies in other stores.
+    /// The CRC of the file's content. It can be compared with those of copies in other stores.
     CompositeCrc,
 }
 
@@ -44,12 +44,12 @@ impl HadoopConfig {
     /// there are no properties.
     ///
     /// # Errors
-    /// A file can't be read, or is no configuration file.
+    /// A file can't be read, or isn't a configuration file.
     pub fn load() -> Result<Self> {
         match (env::var_os("HADOOP_CONF_DIR"), env::var_os("HADOOP_HOME")) {
             (Some(dir), _) => Self::load_from(Path::new(&dir)),
             (None, Some(home)) => match Self::load_from(&Path::new(&home).join("etc/hadoop")) {
-                // Other programs of Hadoop use this variable, too.
+                // Other programs of Hadoop use this variable, too, so the directory may be missing.
                 Err(error) if error.kind() == ErrorKind::NotFound => Ok(Self::default()),
                 loaded => loaded,
             },
@@ -146,7 +146,7 @@ impl HadoopConfig {
         self.properties.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// The namenode or nameservice that a URI without one means, as in Hadoop's own tools.
+    /// The namenode or nameservice for a URI that names none, as in Hadoop's own tools.
     ///
     /// # Errors
     /// InvalidArgument if fs.defaultFS isn't set, or names no HDFS.
@@ -192,7 +192,7 @@ impl HadoopConfig {
         Ok(vec![if has_port { authority.to_owned() } else { format!("{authority}:{DEFAULT_NAMENODE_PORT}") }])
     }
 
-    /// The ids of a nameservice's namenodes, in the order of [`HadoopConfig::namenodes`]; none if
+    /// The ids of a nameservice's namenodes, in the order of [`HadoopConfig::namenodes`]. Empty if
     /// `authority` is a host.
     pub(super) fn namenode_ids(&self, authority: &str) -> Vec<String> {
         let ids = self.get(&format!("dfs.ha.namenodes.{authority}")).unwrap_or_default();
@@ -201,7 +201,7 @@ impl HadoopConfig {
         ids.split(',').map(str::trim).filter(has_address).map(str::to_owned).collect()
     }
 
-    /// The reason why the adapter's own calls can't be made with this configuration, if there is one.
+    /// The reason why this configuration doesn't permit the adapter's own calls, if there is one.
     pub(super) fn secured(&self) -> Option<&'static str> {
         if self.get("hadoop.security.authentication").is_some_and(|name| name != "simple") {
             return Some("not supported with Kerberos");
@@ -212,14 +212,14 @@ impl HadoopConfig {
         None
     }
 
-    /// Whether a namenode that asks for no Kerberos is to be refused, as by Java's client.
+    /// Whether to refuse a namenode that doesn't demand Kerberos, as Java's client does.
     pub(super) fn demands_kerberos(&self) -> bool {
         let falls_back = self.get("ipc.client.fallback-to-simple-auth-allowed");
         self.get("hadoop.security.authentication").is_some_and(|name| name != "simple")
             && falls_back.is_none_or(|allowed| !allowed.eq_ignore_ascii_case("true"))
     }
 
-    /// The way to combine the blocks' checksums to a file's.
+    /// The way to combine the blocks' checksums into the file's.
     ///
     /// # Errors
     /// InvalidArgument for a mode that Hadoop doesn't have.
@@ -235,7 +235,7 @@ impl HadoopConfig {
         }
     }
 
-    /// The number that a property has.
+    /// The property's value as a number.
     ///
     /// # Errors
     /// InvalidArgument if its value isn't a number.
@@ -248,14 +248,14 @@ impl HadoopConfig {
         self.get(name).map(parse).transpose()
     }
 
-    /// The bytes that a property has, perhaps with one of Hadoop's units: k, m, g, t, p, e, of 1,024
-    /// each. Another value is ignored with a warning, as if the property weren't there.
+    /// The property's value in bytes, perhaps with one of Hadoop's units: k, m, g, t, p, e, of 1,024
+    /// each. Ignores an invalid value with a warning, as if the property weren't set.
     pub fn bytes(&self, name: &str) -> Option<u64> {
         self.with_unit(name, bytes_of, "a number of bytes, perhaps with a unit (k, m, g, t, p, e)")
     }
 
-    /// The time that a property has, in seconds or in one of Hadoop's units: ns, us, ms, s, m, h, d.
-    /// Another value is ignored with a warning.
+    /// The property's value as a time, in seconds or in one of Hadoop's units: ns, us, ms, s, m, h, d.
+    /// Ignores an invalid value with a warning.
     pub(super) fn duration(&self, name: &str) -> Option<Duration> {
         self.with_unit(
             name,

@@ -45,7 +45,9 @@ pub async fn doctor(context: &Context, doctor: Doctor) -> Result<(), Failure> {
     let mut report = Report { out: context.output(), json: context.json, failed: 0 };
     reach(context, &uri, &mut report).await?;
     match timeout(PATIENCE, context.place(&text)).await {
-        Err(_) => report.tell("open", Bad(silent(), "look at the server's log, and for a firewall between"))?,
+        Err(_) => {
+            report.tell("open", Bad(silent(), "look at the server's log, and for a firewall between"))?
+        }
         Ok(Err(failure)) => report.tell("open", refused(&failure))?,
         Ok(Ok(place)) => {
             report.tell("open", Good(capabilities(&place)))?;
