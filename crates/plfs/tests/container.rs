@@ -194,7 +194,7 @@ async fn what_is_no_container_is_named_so() {
     scene.fs.mkdirs(&scene.who, &scene.path, None).await.unwrap();
     let error = open().await;
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
-    assert_eq!(error.to_string(), "open /run/ckpt: it is no PLFS container (InvalidArgument)");
+    assert_eq!(error.to_string(), "open /run/ckpt: it isn't a PLFS container (InvalidArgument)");
     let mark = scene.path.join(".plfs").unwrap();
     for (text, kind) in [("strait-plfs 2 later\n", ErrorKind::Unsupported), ("nonsense", ErrorKind::Corrupt)]
     {
@@ -238,7 +238,7 @@ async fn damage_is_reported_with_the_file_that_has_it() {
     let reader = scene.open().await.reader().await.unwrap();
     let error = reader.read_at(0, 10).await.unwrap_err();
     assert_eq!((error.kind(), error.path()), (ErrorKind::Corrupt, data.as_str()));
-    assert_eq!(error.message(), "the log ends at byte 5, but its index tells of bytes up to 10");
+    assert_eq!(error.message(), "the log ends at byte 5, but its index describes bytes up to 10");
 
     let sound = scene.fs.read_all(&scene.who, &index, 9999).await.unwrap();
     for at in 0..sound.len() {

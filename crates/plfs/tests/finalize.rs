@@ -238,7 +238,7 @@ async fn a_single_log_needs_no_store_that_joins() {
 #[tokio::test]
 async fn what_cant_be_joined_is_rewritten_and_says_why() {
     for (joins, why) in [
-        (true, "the bytes of rank 0 don't lie in one piece at byte 200"),
+        (true, "the bytes of rank 0 aren't contiguous in its log at byte 200"),
         (false, "the store can't join files"),
     ] {
         let fs: Arc<dyn FileSystem> = Arc::new(Watched::new(joins));
