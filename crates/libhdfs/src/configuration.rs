@@ -5,7 +5,7 @@ use std::env;
 use std::path::Path;
 use strait_store_any::{DEFAULT_STORE, HadoopConfig};
 
-/// Values of properties that no file sets, of those that programs ask for.
+/// Default values of properties that programs ask for.
 const DEFAULTS: [(&str, &str); 4] = [
     (DEFAULT_STORE, "file:///"),
     ("dfs.replication", "3"),
@@ -16,8 +16,9 @@ const DEFAULTS: [(&str, &str); 4] = [
 /// Levels of `${name}` within values, as in Hadoop's `Configuration`.
 const MAX_LEVELS: usize = 20;
 
-/// The configuration in `$HADOOP_CONF_DIR` or `$HADOOP_HOME/etc/hadoop`, or else in the first
-/// directory of `$CLASSPATH` that has one. `$STRAIT_STORE` comes before its default store.
+/// Loads the configuration in `$HADOOP_CONF_DIR` or `$HADOOP_HOME/etc/hadoop`. If neither variable is set,
+/// loads it from the first directory of `$CLASSPATH` that has a `core-site.xml`. `$STRAIT_STORE` replaces the
+/// configured default store.
 pub fn load() -> Outcome<HadoopConfig> {
     let named = ["HADOOP_CONF_DIR", "HADOOP_HOME"].iter().any(|name| env::var_os(name).is_some());
     let mut config = match env::var("CLASSPATH") {
@@ -41,7 +42,7 @@ pub fn value(config: &HadoopConfig, name: &str) -> Option<String> {
     given.map(|given| expanded(config, given))
 }
 
-/// The number that a property has, in decimal or with 0x.
+/// The value of a property as a number. It is decimal, or hexadecimal after 0x.
 pub fn number(config: &HadoopConfig, name: &str) -> Outcome<Option<i32>> {
     let Some(value) = value(config, name) else { return Ok(None) };
     let text = value.trim();
@@ -54,8 +55,8 @@ pub fn number(config: &HadoopConfig, name: &str) -> Outcome<Option<i32>> {
     number.map(Some).ok_or_else(|| Failure::invalid(format!("{name} is {value:?}, which isn't a number")))
 }
 
-/// `text` with each `${name}` replaced by that property's value, or else that environment variable's
-/// for `${env.NAME}`; unknown names stay as they are.
+/// Replaces each `${name}` in `text` by the value of that property, and each `${env.NAME}` by that of the
+/// environment variable. Stops at the first unknown name.
 fn expanded(config: &HadoopConfig, text: &str) -> String {
     let mut text = text.to_owned();
     for _ in 0..MAX_LEVELS {
