@@ -44,7 +44,7 @@
 //! }
 //! ```
 //!
-//! Or by hand: `cargo run -p strait-frpcgen -- idl/foo.x -o foo.rs`.
+//! Or run it by hand: `cargo run -p strait-frpcgen -- idl/foo.x -o foo.rs`.
 //!
 //! Version 1 of `program FOO_PROGRAM` (or `FOO_PROG`, or `FOO`) yields four items. A callee implements the
 //! trait `FooV1Service`. `FooV1Server` turns it into a service that a server registers. `FooV1Client` calls
@@ -54,16 +54,16 @@
 //!
 //! | in the `.x` | in Rust |
 //! | --- | --- |
-//! | `int`, `hyper`, `double`, `bool`; `typedef`, `struct` | `i32`, `i64`, `f64`, `bool`; an alias; a struct with the same fields. Scalars pass by value, all else by reference |
-//! | `FOO_ADD`, `fooAdd`; keywords | `foo_add`, for types `FooAdd`; `r#type`, and `self_` where Rust has no `r#self`. Two names that are one in Rust are an error |
-//! | procedures `NEW`, `INTO`, `TRY_INTO` | `new_`, `into_`, `try_into_`, since `FooV1Client` has a `new`, and every type has the others; arguments `to` and `call` are `to_` and `call_` |
+//! | `int`, `hyper`, `double`, `bool`; `typedef`, `struct` | `i32`, `i64`, `f64`, `bool`; an alias; a struct with the same fields. Scalars are passed by value, other types by reference |
+//! | `FOO_ADD`, `fooAdd`; keywords | `foo_add` (`FooAdd` for types); `r#type`, or `self_`, since Rust doesn't allow `r#self`. It is an error if two names become the same name in Rust |
+//! | procedures `NEW`, `INTO`, `TRY_INTO` | `new_`, `into_`, `try_into_`, since `FooV1Client` has its own `new`, and each type has the other two; arguments `to` and `call` become `to_` and `call_` |
 //! | types `result`, `option`, `vec`, `String`, `box`, `some`, `none`, `ok`, `err` | `Result` and so on, with a warning: with `use foo::*` they hide the standard library's. `use foo` hides nothing, and the generated code works either way; `Builder::quiet` suppresses the warning |
 //! | `enum unit { UNIT_METRE = 1 }` | `enum Unit { Metre = 1 }`: a prefix equal to the type's name is dropped |
 //! | `string`, `opaque<>` | `xdr::Text` (bytes, `as_str` where they are UTF-8), `xdr::Opaque`; both borrow or share |
 //! | `opaque[n]`, `t a[n]`, `t a<>` | `[u8; n]`, `[t; n]`, `Vec<t>`; `Opaque` and `Vec` for large `n`, too |
 //! | `t *a` | `Option<t>`, in a `Box` where `t` is large or contains itself |
-//! | a list, `struct t { …; t *next; }` | `Vec<t>` without `next`, of any length, if the source uses `t` only as `t *` and `next` comes last; else the struct stays as it is, nested 128 deep at most, or 64 KiB of structs, with 16 bytes for each field at least |
-//! | `union` | an enum with a variant for each case; `Default` carries the discriminant, but can't be sent with one that has a case of its own; if each value has a case there is no `Default` |
+//! | a list, `struct t { …; t *next; }` | `Vec<t>` without `next`, of any length, if the source uses `t` only as `t *` and `next` comes last. Otherwise, the struct stays as it is: values nest at most 128 deep, and have at most 64 KiB of nested structs, where each field counts at least 16 bytes |
+//! | `union` | an enum with a variant for each case. `Default` has the discriminant; it can't be sent with a discriminant that has another case. If each value has a case, there is no `Default` |
 //!
 //! This crate must never: panic, hang or take unbounded memory on any input; write code that doesn't compile;
 //! write different outputs for the same input.

@@ -262,7 +262,7 @@ fn is_type(tokens: &[Token]) -> bool {
     }
 }
 
-/// Parses a number, or a name, and a number added to it.
+/// Parses a number or a name, optionally with a number added or subtracted.
 fn sum(mut tokens: &[Token], span: Span) -> Option<(Value, i128)> {
     while let [first, inner @ .., last] = tokens
         && first.is("(")

@@ -44,7 +44,7 @@ pub struct Field {
     pub kind: Type,
 }
 
-/// A type at its use. `Named` is an index into [`Model::types`].
+/// A type as a declaration uses it. `Named` has an index into [`Model::types`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Type {
     Primitive(Primitive),

@@ -90,7 +90,7 @@ impl Preprocessor<'_> {
         match name {
             "if" | "ifdef" | "ifndef" => {
                 if open.len() == MAX_INCLUDE_DEPTH {
-                    return Err(self.sources.error(span, format!("#if nested more than {MAX_INCLUDE_DEPTH} deep")));
+                    return Err(self.sources.error(span, format!("more than {MAX_INCLUDE_DEPTH} nested #if")));
                 }
                 let outer = open.iter().all(|branch| branch.active);
                 let active = outer && self.condition(name, span, arguments)?;

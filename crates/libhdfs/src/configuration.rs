@@ -13,7 +13,7 @@ const DEFAULTS: [(&str, &str); 4] = [
     ("io.file.buffer.size", "4096"),
 ];
 
-/// Levels of `${name}` within values, as in Hadoop's `Configuration`.
+/// Most replacements of `${name}` in one value, as in Hadoop's `Configuration`.
 const MAX_LEVELS: usize = 20;
 
 /// Loads the configuration in `$HADOOP_CONF_DIR` or `$HADOOP_HOME/etc/hadoop`. If neither variable is set,

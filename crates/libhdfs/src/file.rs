@@ -325,7 +325,7 @@ impl Drop for Output {
         if !self.process.is_this() {
             return;
         }
-        // SAFETY: nobody uses it any more.
+        // SAFETY: this value is being dropped, so nothing uses the state any more.
         let state = unsafe { ManuallyDrop::take(&mut self.state) };
         if let Ok(process) = process::current() {
             process.drop(state);

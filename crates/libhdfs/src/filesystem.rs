@@ -183,7 +183,7 @@ impl Connection {
 const LOCAL_BLOCK_BYTES: u64 = 32 << 20;
 /// Hadoop's default for HDFS (`dfs.blocksize`).
 const HDFS_BLOCK_BYTES: u64 = 128 << 20;
-/// Kadoop's default.
+/// Kadoop's default chunk size.
 const KADOOP_CHUNK_BYTES: u64 = 64 << 20;
 
 impl Drop for Connection {
@@ -213,7 +213,7 @@ impl Target {
             None => return Ok("file:///".to_owned()),
             Some("default") => {
                 let default = configuration::value(config, DEFAULT_STORE).unwrap_or_default();
-                // Before Hadoop 0.20, the default was a host.
+                // Before Hadoop 0.20, the configured default was a host, and not a URI.
                 return Ok(if default.contains(":/") { default } else { format!("hdfs://{default}") });
             }
             Some(name) => name,
@@ -335,7 +335,7 @@ impl Working {
         let place = Box::into_raw(Box::new(Place { path, before: null_mut() }));
         let mut before = self.0.load(Ordering::Acquire);
         loop {
-            // SAFETY: nobody else sees it until the exchange.
+            // SAFETY: no other thread sees the place until the exchange.
             unsafe { (*place).before = before };
             match self.0.compare_exchange_weak(before, place, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => return,
@@ -349,7 +349,7 @@ impl Drop for Working {
     fn drop(&mut self) {
         let mut next = *self.0.get_mut();
         while !next.is_null() {
-            // SAFETY: each place is in one chain, and nobody reads it any more.
+            // SAFETY: each place is in one chain, and no thread reads it any more.
             next = unsafe { Box::from_raw(next) }.before;
         }
     }

@@ -43,7 +43,7 @@ impl Process {
         callers::wait(&self.runtime, work)
     }
 
-    /// As [`Process::wait`], for work that must stay in this thread.
+    /// As [`Process::wait`], for work that must stay in this thread. In a thread that is ending, it fails.
     pub fn wait_here<T>(&self, work: impl Future<Output = T>) -> Outcome<T> {
         let ending = || Failure::new(ENOTSUP, "the thread is ending; it can only connect or use open files");
         callers::wait_here(&self.runtime, work).ok_or_else(ending)

@@ -5,6 +5,9 @@
 //!   long:   2  export (7)  digest of the path (15)  its depth  digests of its names (40 in all)
 //! ```
 //!
+//! The numbers in parentheses are lengths in bytes. `export` is a digest of the store's URI and the exported
+//! directory.
+//!
 //! The stores don't number both files and directories such that they could find them by number. So a handle
 //! names a path. For a long path, the server walks down the directories, along the names with matching
 //! digests. So it needs no table on disk. A handle that a client invents can only lead to a path below the

@@ -299,7 +299,7 @@ fn bytes_that_a_restart_lost_are_asked_for_again() {
     }
     assert_eq!(served.commit(&file), Ok(now));
     assert_eq!(served.read(&file, 0, 99), Ok((b"onetwothirdlast".to_vec(), true)));
-    // A hole that the client leaves is there again.
+    // If the client doesn't fill a hole, its next COMMIT finds the same hole.
     served.write(&file, 100, b"far", N3Stable::Not).unwrap();
     assert_ne!(served.commit(&file).unwrap(), now);
     served.write(&file, 100, b"far", N3Stable::Not).unwrap();

@@ -399,7 +399,7 @@ impl Writings {
         if self.capabilities.append || status.length > 0 {
             return self.store.append(who, path).await;
         }
-        // An empty file of a store that doesn't append.
+        // The store can't append, but the file is empty: create it again.
         let permission = Some(status.permission);
         let options = CreateOptions { overwrite: true, permission, ..CreateOptions::default() };
         self.store.create(who, path, &options).await

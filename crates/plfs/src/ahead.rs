@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 
 /// The first window of a run, 512 KiB: little is lost if the run is short.
 const FIRST_WINDOW: u64 = 512 << 10;
-/// Windows double up to this, 4 MiB: half a megabyte of each of eight logs, for one round trip.
+/// Windows double up to this size, 4 MiB: half a MiB from each of eight logs, in one round trip.
 const LARGEST_WINDOW: u64 = 4 << 20;
 /// If memory is short, windows shrink to this, so that the memory suffices for more runs.
 const SMALLEST_WINDOW: u64 = 256 << 10;
@@ -154,7 +154,7 @@ impl Ahead {
     pub fn new(memory: Arc<Share>) -> Self {
         let runs = Arc::new(Mutex::new(Runs::default()));
         memory.register(Arc::downgrade(&runs), |runs: &Mutex<Runs>, idle: Duration| {
-            // The holder of the lock is about to read.
+            // If the runs are locked, skip them: a read is using them.
             if let Ok(mut runs) = runs.try_lock() {
                 runs.give_up(idle);
             }
@@ -451,7 +451,7 @@ mod tests {
         let orders: [fn(&mut [u64]); 4] = [
             |_| (),
             |places| places.rotate_left(1),
-            // Recorded at a mount with two threads: each took its own half.
+            // Recorded at a mount with two threads: each thread took one half.
             |places| {
                 let (first, second) = places.split_at(places.len() / 2);
                 let halves = second.iter().zip(first).flat_map(|(second, first)| [*second, *first]);

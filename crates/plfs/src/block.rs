@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! head   magic "PLFSINDX" · version u16 · 0 u16 · rank u32 · container 16 bytes · nonce u64
-//!        · writer's host and process (UTF-8, 64 bytes with zeros behind) · CRC-32C of the head
+//!        · writer's host and process (UTF-8, padded with zeros to 64 bytes) · CRC-32C of the head
 //! block  magic "PLFB" · version u16 · flags u16 · payload's length u32 · CRC-32C of its data u32
 //!        · epoch u64 · data's begin u64 · data's length u64 · CRC-32C of all this
 //!        · payload · CRC-32C of the payload
@@ -85,7 +85,7 @@ pub enum Damage {
 /// A whole index log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Log {
-    /// None if it was cut within its head, before anything was published.
+    /// `None` if a crash left the head incomplete. Then nothing was published.
     pub head: Option<Head>,
     /// The blocks, in order.
     pub blocks: Vec<Block>,
@@ -94,7 +94,7 @@ pub struct Log {
 }
 
 impl Log {
-    /// Whether its writer closed it.
+    /// Whether the writer closed the log.
     pub fn is_closed(&self) -> bool {
         self.blocks.last().is_some_and(|block| block.closed)
     }
@@ -219,13 +219,13 @@ pub struct Decoder {
 /// A step of decoding.
 #[derive(Debug)]
 pub enum Step {
-    /// The begin of the log.
+    /// The head of the log.
     Head(Head),
     /// The next block.
     Block(Block),
     /// More bytes are needed.
     More,
-    /// There are no more whole blocks.
+    /// The log has no further whole block.
     End,
 }
 

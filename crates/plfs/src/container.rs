@@ -31,7 +31,7 @@ pub struct Options {
 /// Limits above which the index moves from memory to tables, and above which merging pays.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
-    /// Entries of the index in memory while blocks are applied: some 10 MB.
+    /// Most entries of the index in memory while blocks are applied: some 10 MB.
     pub entries: usize,
     /// Most tables of a view; more are joined into one. A read searches each table, and joining reads all.
     pub tables: usize,
@@ -201,7 +201,7 @@ impl Container {
         Ok(names)
     }
 
-    /// The last epoch that a writer published; 0 if none did.
+    /// The highest epoch that a writer published; 0 if none did.
     pub(crate) async fn epoch(&self) -> Result<u64> {
         let mut entries = self.fs.list(&self.who, &self.layout.epochs()?);
         let mut last = 0;

@@ -1,7 +1,7 @@
 //! Replaces a container by a plain file, without copying bytes where possible.
 //!
 //! ```text
-//!   plan ─→ rename the first log ─→ join the others to it ─→ rename it ─→ remove the container
+//!   plan ─→ rename the first log ─→ join the others to it ─→ rename the result ─→ remove the container
 //! ```
 //!
 //! Dead bytes at a log's end (bytes that no read returns) are cut before the log is renamed or joined. Each
@@ -84,7 +84,7 @@ impl Container {
         if let Some(plan) = &planned
             && let Some(length) = self.copied_to(plan, to).await?
         {
-            // An earlier call has given the copy its name.
+            // An earlier call has renamed the copy to `to`.
             self.fs.remove(&self.who, self.path(), true).await?;
             return Ok(Finalized { bytes: length, moved: length });
         }

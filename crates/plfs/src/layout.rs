@@ -81,7 +81,7 @@ impl Layout {
         self.logs()?.join(&format!("{}.index", name.text()))
     }
 
-    /// The plan of joining the logs.
+    /// The plan for joining the logs.
     pub fn plan(&self) -> Result<StorePath> {
         self.root.join("plan")
     }
@@ -97,7 +97,7 @@ impl Layout {
         self.root.join("merged")
     }
 
-    /// The directory of open writers.
+    /// The directory of the marks of open writers.
     pub fn open(&self) -> Result<StorePath> {
         self.root.join("open")
     }

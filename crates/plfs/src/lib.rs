@@ -1,4 +1,5 @@
-//! Many writers, one file, on any store: PLFS (Bent et al., SC 2009; on HDFS: Cranor, Polte, Gibson).
+//! Files that many writers write at once, on any store: PLFS (Bent et al., SC 2009; on HDFS: Cranor, Polte,
+//! Gibson).
 //!
 //! A logical file is a *container*, a directory of the store. Each writer appends to a data log and
 //! an index log of its own. So no two writers write to one file, and the store needs only appends.

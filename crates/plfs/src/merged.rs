@@ -27,7 +27,7 @@ const SMALL: u64 = 64 << 10;
 const AT_ONCE: usize = 16;
 
 impl Container {
-    /// The index of all that was published.
+    /// Opens the index of all changes that were published.
     pub(crate) async fn view(&self) -> Result<View> {
         let (logs, merged) = try_join!(self.listed_logs(), self.merged_names())?;
         self.view_of(&logs, merged).await

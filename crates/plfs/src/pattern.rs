@@ -5,8 +5,8 @@ use std::ops::Range;
 /// Most bytes of a logical file: the same as for a POSIX file.
 pub const MAX_LENGTH: u64 = i64::MAX as u64;
 
-/// Equally long writes at equal distances: write `k` begins at `start + k * stride`. A writer's log
-/// has their bytes one after the other.
+/// Equally long writes at equal distances: write `k` begins at `start + k * stride`. In the
+/// writer's log, their bytes are contiguous.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Pattern {
     start: u64,
@@ -52,7 +52,7 @@ impl Pattern {
         self.length
     }
 
-    /// Distance from the begin of one write to that of the next.
+    /// Distance from the start of one write to the start of the next.
     pub fn stride(&self) -> u64 {
         self.stride
     }
@@ -117,7 +117,7 @@ pub enum Change {
 
 /// Collects a writer's changes in order, and collapses writes into patterns.
 ///
-/// Writes that follow one another become a run, and equally long runs at equal distances a pattern.
+/// Contiguous writes become one run, and equally long runs at equal distances become one pattern.
 #[derive(Debug, Default)]
 pub struct Recorder {
     changes: Vec<Change>,

@@ -33,7 +33,7 @@ const HEAD: &str = "strait-plfs-plan 1";
 /// Most bytes of a plan: enough for some 300,000 logs.
 const MAX_PLAN_BYTES: usize = 16 << 20;
 
-/// Logs that make the file, one after the other.
+/// A plan: the logs that make the file, in order, or a copy of their bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Plan {
     /// The plain file.

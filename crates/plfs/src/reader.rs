@@ -14,7 +14,7 @@ use strait_store::budget::Pool;
 use strait_store::{Error, ErrorKind, MAX_CHUNK_BYTES, Result, fail};
 use tokio::sync::Mutex;
 
-/// Reads of logs at once, for one read of the file.
+/// Most concurrent reads of logs for one read of the file.
 const AT_ONCE: usize = 8;
 /// Attempts to open a log for one read: while the logs are being joined, its bytes can move twice.
 const ATTEMPTS: u32 = 3;

@@ -166,7 +166,8 @@ impl TableWriter {
             put(&mut directory, pages.len() as u64);
             let mut before = 0;
             for page in pages {
-                // Patterns of one page may reach beyond the next page's first.
+                // A page's patterns can end after the next page's first pattern begins, so `start` counts
+                // here.
                 put(&mut directory, page.start - before);
                 put(&mut directory, page.end - page.start);
                 put(&mut directory, page.bytes);

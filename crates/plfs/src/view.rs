@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   pieces(range)  ── the latest wins ──┬── tables of blocks that are newer
-//!                                       └── the table that the last close kept, in the store
+//!                                       └── the table that the last close stored
 //! ```
 //!
 //! A view keeps the directories of its tables in memory, and some of the pages that it read. Newer blocks are
@@ -44,7 +44,7 @@ struct Cache {
     combs: HashMap<PageId, Arc<Vec<Comb>>>,
 }
 
-/// An index log in a listing, with its length there.
+/// An index log's name, and its length in a listing.
 pub(crate) type Listed = (LogName, u64);
 
 impl View {

@@ -189,7 +189,8 @@ impl Writer {
             self.container.check_place().await?;
             let mark = layout.open_mark(self.name)?;
             fs.write_all(who, &mark, logs, Bytes::new()).await?;
-            // Joining writes its plan before it looks for marks, so one of the two notices the other.
+            // A join writes its plan before it looks for marks, and a writer makes its mark before it looks
+            // for a plan. So at least one of them notices the other.
             if fs.exists(who, &layout.plan()?).await? {
                 fs.remove(who, &mark, false).await?;
                 let error = Error::new(ErrorKind::Busy, "its logs are being joined to a plain file");

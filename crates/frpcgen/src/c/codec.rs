@@ -84,7 +84,8 @@ fn whole(unit: &Unit<'_>, of: &Declaration) -> String {
 /// names of a variable array.
 fn call(unit: &Unit<'_>, of: &Declaration, place: &str, prefix: &str) -> String {
     let (kind, routine) = unit.base(&of.base);
-    // An array's name is its address; a typedef's parameter is that address already.
+    // The name of an array is its address, and the parameter `objp` of an array typedef is already an
+    // address.
     let array = if place == "(*objp)" { "objp" } else { place };
     let address = if place == "(*objp)" { "objp".to_owned() } else { format!("&{place}") };
     match (&of.base.kind, &of.shape) {
