@@ -352,8 +352,8 @@ enum frpc_option {
 	FRPC_SET_ONC = 1006,  /* bool_t *: the callee speaks plain ONC RPC (SunRPC) */
 	FRPC_SET_CONNECT_TIMEOUT = 1007, /* struct timeval *: for connecting and the handshake */
 	FRPC_GET_CONNECT_TIMEOUT = 1008, /* struct timeval * */
-	FRPC_SET_PEER_SILENCE = 1009, /* struct timeval *: after this time without an answer, a host
-				       * counts as lost; 0 for never */
+	FRPC_SET_PEER_SILENCE = 1009, /* struct timeval *: a host that acknowledges nothing for this
+				       * time counts as lost; 0 for never */
 	FRPC_SET_RESULT_BYTES = 1010, /* uint32_t *: the largest result */
 	FRPC_SET_KEY_ID = 1011, /* const frpc_bytes *: the name of this caller's own key; 1 to 255 bytes */
 	FRPC_SET_LIKE = 1012  /* const frpc_handle *: shares that handle's key, TLS, limits and

@@ -193,7 +193,7 @@ impl Export {
         let before = self.status(who, path).await?;
         self.writings.close(who, path, self.may_write(who, &before)).await?;
         if self.writings.end(path).is_some() {
-            // Another user is writing the file, and this user isn't surely allowed to.
+            // Another user is writing the file, and this user isn't surely allowed to write it.
             return Err(Fault(N3Status::Jukebox));
         }
         let status = self.store.stat(who, path).await?;

@@ -12,8 +12,8 @@ use tokio::time::Instant;
 const MOST_READERS: usize = 128;
 /// A reader that isn't used for this time is closed.
 const IDLE: Duration = Duration::from_secs(10);
-/// A reader is checked against the file's status if the last check is older. So a read can miss changes of
-/// the last second, also a replacement of the file.
+/// If a reader's last check is older than this, it is checked against the file's status. So a read can miss
+/// changes of the last second, also a replacement of the file.
 const TRUSTED: Duration = Duration::from_secs(1);
 
 type Key = (StorePath, Arc<str>);

@@ -640,7 +640,7 @@ impl Writings {
         .await;
     }
 
-    /// Closes a file, without a call that waits for the result.
+    /// Closes a file. No client waits for the result.
     async fn close_one(&self, path: &StorePath, which: impl FnOnce(&Writing) -> bool) {
         // A failure is logged. The client notices it by the changed verifier.
         let closed = AssertUnwindSafe(self.end_of(path, which)).catch_unwind().await;

@@ -22,7 +22,7 @@ const FIRST_WINDOW: u64 = 512 << 10;
 const LARGEST_WINDOW: u64 = 4 << 20;
 /// If memory is short, windows shrink to this, so that the memory suffices for more runs.
 const SMALLEST_WINDOW: u64 = 256 << 10;
-/// A read makes a run of itself and the read before if it begins at that one's end, or at most 4 KiB later.
+/// Two reads make a run if the second begins where the first ends, or at most 4 KiB later.
 const NEAR: u64 = 4 << 10;
 /// A read belongs to a run that has windows if it begins at most this far past the run's end (8 MiB), and at
 /// most as far as the run has read bytes. A kernel that reads ahead for a mount sends so much at once, in any

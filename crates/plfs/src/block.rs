@@ -180,7 +180,8 @@ pub(crate) fn put(out: &mut Vec<u8>, mut number: u64) {
     out.push(number as u8);
 }
 
-/// Decodes an index log. Ignores an incomplete block at its end, which a crash of the writer leaves.
+/// Decodes an index log. Ignores an incomplete or damaged block at its end, which a crash of the writer can
+/// leave.
 ///
 /// # Errors
 /// [`Damage::At`]: a block before the end is damaged, or any block of a closed log. [`Damage::Version`]:

@@ -166,8 +166,7 @@ impl TableWriter {
             put(&mut directory, pages.len() as u64);
             let mut before = 0;
             for page in pages {
-                // A page's patterns can end after the next page's first pattern begins, so `start` counts
-                // here.
+                // A page's patterns can end after the next page begins. So encode the distance of the starts.
                 put(&mut directory, page.start - before);
                 put(&mut directory, page.end - page.start);
                 put(&mut directory, page.bytes);

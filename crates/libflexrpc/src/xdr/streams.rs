@@ -39,7 +39,7 @@ pub struct Records {
     /// The fragment being written, after 4 bytes for its mark.
     out: Vec<u8>,
     most: usize,
-    /// Bytes that arrived. The first `taken` of them were decoded.
+    /// Bytes that arrived. The first `taken` of them were handed to routines, or skipped.
     arrived: Vec<u8>,
     taken: usize,
     /// Remaining bytes of the current fragment.
