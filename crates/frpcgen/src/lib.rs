@@ -55,7 +55,7 @@
 //! | in the `.x` | in Rust |
 //! | --- | --- |
 //! | `int`, `hyper`, `double`, `bool`; `typedef`, `struct` | `i32`, `i64`, `f64`, `bool`; an alias; a struct with the same fields. Scalars are passed by value, other types by reference |
-//! | `FOO_ADD`, `fooAdd`; keywords | `foo_add` (`FooAdd` for types); `r#type`, or `self_`, since Rust doesn't allow `r#self`. It is an error if two names become the same name in Rust |
+//! | `FOO_ADD`, `fooAdd`; keywords | `foo_add` (`FooAdd` for types); `r#type`; `self` becomes `self_`, since Rust doesn't allow `r#self`. It is an error if two names become the same name in Rust |
 //! | procedures `NEW`, `INTO`, `TRY_INTO` | `new_`, `into_`, `try_into_`, since `FooV1Client` has its own `new`, and each type has the other two; arguments `to` and `call` become `to_` and `call_` |
 //! | types `result`, `option`, `vec`, `String`, `box`, `some`, `none`, `ok`, `err` | `Result` and so on, with a warning: with `use foo::*` they hide the standard library's. `use foo` hides nothing, and the generated code works either way; `Builder::quiet` suppresses the warning |
 //! | `enum unit { UNIT_METRE = 1 }` | `enum Unit { Metre = 1 }`: a prefix equal to the type's name is dropped |

@@ -33,7 +33,7 @@ struct Preprocessor<'a> {
     include_dirs: &'a [PathBuf],
     macros: HashMap<String, Vec<Token>>,
     out: Vec<Token>,
-    /// Tokens handled so far, also dropped ones. Its limit bounds the time.
+    /// Tokens handled so far, also dropped ones. The limit [`MAX_TOKENS`] bounds the time.
     work: usize,
 }
 

@@ -6,7 +6,7 @@
 //!      └──────── xdr.rs (routines with the signatures of rpc/xdr.h)
 //! ```
 //!
-//! A panic must never unwind into C, and no function must dereference a pointer before its null check.
+//! A panic must never unwind into C, and functions must not dereference a pointer before its null check.
 
 #![allow(non_camel_case_types)]
 

@@ -59,7 +59,7 @@ int strait_plfs_close(strait_plfs *file);
 int strait_plfs_flatten(const char *uri, const char *to);
 
 /* Replaces a logical file by a plain one in the same store, under a new name or its own. The plain
- * file appears in one step, complete. No writer must be open. If each writer wrote one contiguous
+ * file appears in one step, complete. All writers must be closed. If each writer wrote one contiguous
  * part and the store can join files, no bytes are copied. Returns the number of copied bytes, or -1.
  * After an error, repeat the call: it resumes. */
 int64_t strait_plfs_finalize(const char *uri, const char *to);

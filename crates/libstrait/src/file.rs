@@ -189,7 +189,7 @@ impl File {
 
     pub fn close(self) -> Result<()> {
         if let Err(error) = self.check_process() {
-            // The file's runtime doesn't run in this process, so nothing must be dropped on it.
+            // Don't drop the file, since its runtime doesn't run in this process.
             std::mem::forget(self);
             return Err(error);
         }

@@ -9,8 +9,9 @@
 //!
 //! The code that `frpcgen` generates uses this crate. The crate doesn't know about calls. Each value has
 //! exactly one encoding, and other bytes don't decode to it: padding must be zero, a bool 0 or 1, an enum one
-//! of its values, a `char` or `short` within its range, and no bytes must follow. RFC 4506 requires this of
-//! senders. libtirpc doesn't check it on receipt. This crate does, so that equal values have equal checksums.
+//! of its values, a `char` or `short` within its range, and the message must end after the value. RFC 4506
+//! requires this of senders. libtirpc doesn't check it on receipt. This crate does, so that equal values have
+//! equal checksums.
 //!
 //! This crate must never: allocate by a length that a message only claims; panic on any input; let nesting
 //! exhaust the stack; copy a large opaque.

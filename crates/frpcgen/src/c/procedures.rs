@@ -21,7 +21,8 @@ pub struct Procedure<'a> {
     unit: &'a Unit<'a>,
     of: &'a syntax::Procedure,
     version: String,
-    /// The procedure's number: its name, if the name's macro has this number.
+    /// The procedure's number in C: its name if the name's macro has this number, otherwise the number
+    /// itself.
     pub number: String,
 }
 
