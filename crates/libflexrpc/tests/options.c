@@ -139,7 +139,7 @@ static void check_shared(void)
 		CHECK(!pthread_create(&threads[i], NULL, call_by_shared, handle));
 	for (int i = 0; i < CALLERS; i++)
 		CHECK(!pthread_join(threads[i], NULL));
-	/* Nobody waits for another's call longer than for one's own. */
+	/* A call waits for another thread's call at most as long as its own timeout. */
 	slow_calls = 0;
 	CHECK(!pthread_create(&threads[0], NULL, call_slowly, handle));
 	while (!slow_calls)

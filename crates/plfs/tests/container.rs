@@ -29,7 +29,7 @@ impl Scene {
         }
     }
 
-    /// A store that shows what a writer appended, also if it never flushed that.
+    /// A store that shows appended bytes even if the writer never flushed them.
     fn on_disk() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let fs = Arc::new(FileStore::open(dir.path(), false).unwrap());
@@ -77,9 +77,9 @@ async fn an_epoch_mark_without_a_successor_is_an_error_that_names_it() {
 async fn unsynced_writes_of_a_writer_that_is_gone_are_older_than_later_synced_ones() {
     let scene = Scene::on_disk();
     let container = scene.create().await;
-    // Of two writers of one epoch, the one with the higher rank counts.
+    // If two writers publish in the same epoch, the one with the higher rank counts as newer.
     let mut gone = container.writer(7);
-    // More than one block of an index log has, and no pattern describes them.
+    // More writes than one block of an index log has, without a pattern.
     for number in 0..10_000_u64 {
         gone.write_at(number * number % 100_003, bytes("old")).await.unwrap();
     }
@@ -246,7 +246,7 @@ async fn damage_is_reported_with_the_file_that_has_it() {
         damaged[at] ^= 4;
         replace(&index, damaged).await;
         let read = scene.open().await.reader().await;
-        // A damaged payload of the last block can't be told from a torn one.
+        // A damaged payload of the last block can't be distinguished from an incomplete one.
         let error = match read {
             Ok(reader) => {
                 assert!(at >= sound.len() - 8 && reader.length() == 0, "byte {at}");
@@ -367,7 +367,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Each writer's unsynced changes, which take effect together at its sync.
+/// Each writer's unsynced changes. They become visible together, at the writer's sync.
 #[derive(Default)]
 struct Model {
     synced: Vec<u8>,
