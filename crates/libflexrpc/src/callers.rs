@@ -23,27 +23,27 @@ use strait_flexrpc::{
 };
 use strait_fork::Process;
 
-/// The client of all handles without options of their own: they share its connections.
+/// The client of all handles that don't have their own options. They share its connections.
 static SHARED: OnceLock<Client> = OnceLock::new();
 
-/// Largest buffer for arguments that a handle keeps for its next call. Allocating a larger one costs
-/// little beside sending it, and an idle handle shouldn't hold it.
+/// Largest buffer for arguments that a handle keeps for its next call. Allocating a larger one costs little
+/// compared to sending it, and an idle handle shouldn't occupy so much memory.
 const KEPT_BYTES: usize = 8 << 10;
 
-/// Longer keys are a mistake in the length.
+/// Longest accepted key. A longer one is probably a mistake in the length.
 const MOST_KEY_BYTES: usize = 1 << 16;
 
-/// A call's timeout without one of its own, and the time of other functions for the handle's turn.
+/// Timeout of calls that give none, and the time for which other functions wait while the handle is busy.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// See flexrpc.h.
 pub struct frpc_handle {
     /// Threads that share the handle call one after the other, as with a `CLIENT` of libtirpc.
     caller: Mutex<Caller>,
-    /// Of all calls by the handle, in microseconds; 0 if it has none of its own. Outside the lock, since
-    /// it bounds the wait for the lock, too.
+    /// Timeout of all calls by the handle, in microseconds; 0 if it has none of its own. It is outside
+    /// the lock, since it also bounds the wait for the lock.
     timeout_us: AtomicU64,
-    /// Of the latest call. Written only by the thread that has locked `caller`.
+    /// The outcome of the latest call. Only the thread that has locked `caller` writes it.
     latest: UnsafeCell<frpc_outcome>,
 }
 
@@ -52,9 +52,9 @@ struct Caller {
     client: Client,
     /// The client's options, if it isn't the shared one.
     settings: Option<ClientOptions>,
-    /// The callee speaks plain ONC RPC.
+    /// Whether the callee speaks plain ONC RPC.
     onc: bool,
-    /// Checked out by the first call, until the handle or its client changes.
+    /// The connection, which the first call opens. It is dropped if the callee or the client changes.
     line: Option<Box<Handle>>,
     process: Process,
     callee: SocketAddr,
@@ -63,9 +63,9 @@ struct Caller {
     transport: Transport,
     program: u32,
     version: u32,
-    /// Of the latest call; credentials stay.
+    /// Options of the latest call. The credentials apply to all calls.
     options: CallOptions,
-    /// Room for a call's arguments.
+    /// Buffer for a call's encoded arguments.
     args: Vec<u8>,
     required: Option<usize>,
     store_and_forward: bool,
@@ -96,12 +96,12 @@ impl frpc_auth_sys {
         let machine = unsafe { text(self.machine, "machine") }?.to_owned();
         if machine.len() > AuthSys::MACHINE_BYTES || self.gid_count > AuthSys::GROUPS {
             let (bytes, groups) = (AuthSys::MACHINE_BYTES, AuthSys::GROUPS);
-            return Err(format!("AUTH_SYS has at most {bytes} bytes of a name and {groups} groups"));
+            return Err(format!("AUTH_SYS allows at most {bytes} bytes of machine name and {groups} groups"));
         }
         let gids = match (self.gids.is_null(), self.gid_count) {
             (_, 0) => Vec::new(),
             (true, _) => {
-                return Err("a null pointer in place of the groups, of which gid_count isn't 0".to_owned());
+                return Err("gids is a null pointer, although gid_count isn't 0".to_owned());
             }
             // SAFETY: the caller's promise.
             (false, count) => unsafe { std::slice::from_raw_parts(self.gids, count) }.to_vec(),
@@ -112,7 +112,7 @@ impl frpc_auth_sys {
 
 impl frpc_bytes {
     /// # Safety
-    /// `this` is null, or valid with its data.
+    /// `this` is null, or it and its data are valid.
     pub unsafe fn key(this: *const Self) -> Result<Option<ClusterKey>, String> {
         // SAFETY: the caller's promise.
         let Some(bytes) = (unsafe { Self::slice(this) })? else { return Ok(None) };
@@ -120,7 +120,7 @@ impl frpc_bytes {
     }
 
     /// # Safety
-    /// `this` is null, or valid with its data.
+    /// `this` is null, or it and its data are valid.
     unsafe fn slice<'b>(this: *const Self) -> Result<Option<&'b [u8]>, String> {
         // SAFETY: the caller's promise.
         let Some(bytes) = (unsafe { this.as_ref() }) else { return Ok(None) };
@@ -128,7 +128,7 @@ impl frpc_bytes {
             return Err("the key's data is a null pointer".to_owned());
         }
         if bytes.length > MOST_KEY_BYTES {
-            return Err(format!("a key of {} bytes; at most {MOST_KEY_BYTES}", bytes.length));
+            return Err(format!("the key has {} bytes: it must have at most {MOST_KEY_BYTES}", bytes.length));
         }
         // SAFETY: the caller's promise.
         Ok(Some(unsafe { std::slice::from_raw_parts(bytes.data.cast::<u8>(), bytes.length) }))
@@ -155,7 +155,7 @@ pub unsafe extern "C" fn frpc_createhandle(
             other => return Err(format!("unknown transport '{other}': use tcp or udp")),
         };
         let process =
-            Process::watched().map_err(|error| format!("pthread_atfork, which notices forks: {error}"))?;
+            Process::watched().map_err(|error| format!("can't watch for forks (pthread_atfork): {error}"))?;
         let (callee, others) = addresses(host, (program, version), transport)?;
         let caller = Caller {
             client: SHARED.get_or_init(Client::default).clone(),
@@ -179,7 +179,7 @@ pub unsafe extern "C" fn frpc_createhandle(
     })
 }
 
-/// `HOST:PORT`, or `HOST`, whose rpcbind is then asked for the program's port.
+/// The callee's addresses for `HOST:PORT`, or for `HOST`, whose rpcbind tells the program's port.
 fn addresses(
     host: &str,
     program: (u32, u32),
@@ -199,19 +199,19 @@ fn addresses(
     }
     if has_port {
         let mut found = host.to_socket_addrs().map_err(|error| about(&error))?;
-        let first = found.next().ok_or_else(|| about(&"no address"))?;
+        let first = found.next().ok_or_else(|| about(&"the name has no address"))?;
         return Ok((first, found.filter(|other| *other != first).collect()));
     }
     let (number, version) = program;
     let mut why = format!("its rpcbind has no program {number} version {version}");
     let until = Instant::now() + ClientOptions::default().connect_timeout;
-    // A host may have an address of each family, and the program only one.
+    // The host may have addresses of both families, and the program may listen on one of them only.
     for found in (bare, 0).to_socket_addrs().map_err(|error| about(&error))? {
         let patience = until.saturating_duration_since(Instant::now());
         match rpcbind_lookup(found.ip(), program, transport, patience) {
             Ok(Some(callee)) => return Ok((callee, Vec::new())),
             Ok(None) => {}
-            Err(error) => why = format!("its rpcbind: {error}; HOST:PORT needs no rpcbind"),
+            Err(error) => why = format!("asking its rpcbind failed: {error}; HOST:PORT needs no rpcbind"),
         }
     }
     Err(about(&why))
@@ -244,10 +244,10 @@ impl frpc_handle {
         self.timeout_us.store(micros, Ordering::Relaxed);
     }
 
-    /// Waits while another thread calls by the handle.
+    /// Locks the handle. Waits at most `patience` while another thread uses it.
     fn caller(&self, patience: Duration) -> Result<MutexGuard<'_, Caller>, String> {
         let why =
-            "a call by this handle took all the time, in another thread or in an outer call of this one";
+            "the handle stayed busy until the timeout, by another thread's call or an outer call in this one";
         self.caller.try_lock_for(patience).ok_or_else(|| why.to_owned())
     }
 }
@@ -257,7 +257,7 @@ impl Caller {
         self.settings.clone().unwrap_or_default()
     }
 
-    /// Changes options, which takes a client of the handle's own.
+    /// Changes options. From then on, the handle has its own client.
     fn set(&mut self, change: impl FnOnce(&mut ClientOptions)) {
         let mut settings = self.settings();
         change(&mut settings);
@@ -267,10 +267,10 @@ impl Caller {
     }
 }
 
-/// A duration of C; `None` for zero.
+/// Converts a C duration; `None` for zero.
 pub fn duration(time: timeval) -> Result<Option<Duration>, String> {
     let (Ok(seconds), Ok(micros)) = (u64::try_from(time.tv_sec), u64::try_from(time.tv_usec)) else {
-        return Err("a negative time".to_owned());
+        return Err("the time is negative".to_owned());
     };
     let time = Duration::from_secs(seconds).saturating_add(Duration::from_micros(micros));
     Ok(Some(time).filter(|time| !time.is_zero()))
@@ -286,7 +286,7 @@ unsafe fn encode(routine: Routine, value: *const c_void, bytes: &mut Vec<u8>) ->
     if done != 0 { Ok(()) } else { Err(Failure::Arguments) }
 }
 
-/// Decodes all of `bytes`; otherwise frees the parts already decoded.
+/// Decodes `bytes`, all of them. If that fails, frees the parts that were decoded.
 ///
 /// # Safety
 /// The value fits the routine.
@@ -307,8 +307,8 @@ impl Caller {
             return Ok(self.client.onc_handle(self.callee, self.transport));
         }
         let begun = Instant::now();
-        // A name may have addresses of both families, such as localhost, and the callee listen on one.
-        // Each address that is left gets an equal part of the time that is left.
+        // A name such as localhost may have addresses of both families, and the callee may listen on one
+        // only. Each remaining address gets an equal part of the remaining time.
         let mut addresses = 1 + self.others.len() as u32;
         loop {
             let part = time.saturating_sub(begun.elapsed()) / addresses;
@@ -354,14 +354,14 @@ impl Caller {
             Failure::Call(error @ CallError::NotExecuted(Refusal::Unreachable(obstacle)))
                 if !self.onc && self.is_other_protocol(*obstacle) =>
             {
-                frpc_outcome::new(told.stat, true, &format!("{error}; a server of SunRPC needs FRPC_SET_ONC"))
+                frpc_outcome::new(told.stat, true, &format!("{error}; for a SunRPC server, set FRPC_SET_ONC"))
             }
             _ => told,
         }
     }
 
-    /// Whether the callee may be one of SunRPC, which closes connections that it doesn't understand, and
-    /// ignores datagrams.
+    /// Whether the callee is perhaps a SunRPC server. Such a server closes connections with requests that it
+    /// doesn't understand, and ignores such datagrams.
     fn is_other_protocol(&self, obstacle: Obstacle) -> bool {
         match obstacle {
             Obstacle::HungUp => true,
@@ -373,10 +373,10 @@ impl Caller {
     /// Sends the encoded arguments, and waits for the answer.
     fn exchange(&mut self, procedure: Procedure) -> Result<Bytes, CallError> {
         if !self.process.is_this() {
-            self.line = None; // the parent's: the child opens its own
+            self.line = None; // the parent process's connection: the child opens its own
             self.process = Process::this();
         }
-        // Out of the handle meanwhile: a line that panics isn't used again.
+        // Take the line out of the handle during the call: if the call panics, the line isn't used again.
         let mut line = match self.line.take() {
             Some(line) => line,
             None => {
@@ -411,7 +411,7 @@ pub unsafe extern "C" fn frpc_call(
     guarded(FAILED, || {
         let (args, result) = ((given(args_routine)?, args), (given(result_routine)?, result));
         // SAFETY: the caller's promise.
-        let handle = unsafe { handle.as_ref() }.ok_or("a null handle")?;
+        let handle = unsafe { handle.as_ref() }.ok_or("the handle is a null pointer")?;
         let timeout = handle.timeout().or(duration(timeout)?);
         let (mut caller, waited) = match handle.caller.try_lock() {
             Some(caller) => (caller, Duration::ZERO),
@@ -453,7 +453,7 @@ pub unsafe extern "C" fn frpc_outcome_of(handle: *const frpc_handle) -> *const f
 pub unsafe extern "C" fn frpc_perror(handle: *const frpc_handle, prefix: *const c_char) {
     guarded((), || {
         // SAFETY: the caller's promise.
-        let handle = unsafe { handle.as_ref() }.ok_or("a null handle")?;
+        let handle = unsafe { handle.as_ref() }.ok_or("the handle is a null pointer")?;
         // SAFETY: the caller's promise.
         let prefix = unsafe { text(prefix, "prefix") }?;
         // A call that is under way will change the text of the latest one.
@@ -465,7 +465,7 @@ pub unsafe extern "C" fn frpc_perror(handle: *const frpc_handle, prefix: *const 
         let text = unsafe { (*handle.latest.get()).text };
         drop(locked);
         let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
-        // It has nowhere else to go.
+        // If standard error is closed, there is no other place to report it.
         let _ = writeln!(std::io::stderr(), "{prefix}: {}", String::from_utf8_lossy(&text[..end]));
         Ok(())
     });

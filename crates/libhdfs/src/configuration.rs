@@ -5,7 +5,7 @@ use std::env;
 use std::path::Path;
 use strait_store_any::{DEFAULT_STORE, HadoopConfig};
 
-/// Values of properties that no file sets, of those that programs ask for.
+/// Default values of properties that programs ask for.
 const DEFAULTS: [(&str, &str); 4] = [
     (DEFAULT_STORE, "file:///"),
     ("dfs.replication", "3"),
@@ -13,8 +13,9 @@ const DEFAULTS: [(&str, &str); 4] = [
     ("io.file.buffer.size", "4096"),
 ];
 
-/// The configuration in `$HADOOP_CONF_DIR` or `$HADOOP_HOME/etc/hadoop`, or else in the first
-/// directory of `$CLASSPATH` that has one. `$STRAIT_STORE` comes before its default store.
+/// Loads the configuration in `$HADOOP_CONF_DIR` or `$HADOOP_HOME/etc/hadoop`. If neither variable is set,
+/// loads it from the first directory of `$CLASSPATH` that has a `core-site.xml`. `$STRAIT_STORE` replaces the
+/// configured default store.
 pub fn load() -> Outcome<HadoopConfig> {
     let named = ["HADOOP_CONF_DIR", "HADOOP_HOME"].iter().any(|name| env::var_os(name).is_some());
     let mut config = match env::var("CLASSPATH") {
@@ -38,7 +39,7 @@ pub fn value(config: &HadoopConfig, name: &str) -> Option<String> {
     given.map(|given| config.expanded(given))
 }
 
-/// The number that a property has, in decimal or with 0x.
+/// The value of a property as a number. It is decimal, or hexadecimal after 0x.
 pub fn number(config: &HadoopConfig, name: &str) -> Outcome<Option<i32>> {
     let Some(value) = value(config, name) else { return Ok(None) };
     let text = value.trim();

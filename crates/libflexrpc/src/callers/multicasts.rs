@@ -9,10 +9,10 @@ use nix::libc::{c_int, c_uint, c_void, size_t, timeval};
 use std::time::Instant;
 use strait_flexrpc::{CallOptions, MulticastOptions, Procedure, Transport};
 
-/// More are a mistake in the count.
+/// Most callees of a multicast. A larger number is probably a mistake in the count.
 const MOST_CALLEES: usize = 1 << 16;
 
-/// A multicast's results: one place for each callee, or none.
+/// Returns the address for the result of the callee with this index.
 struct Places<'a>(&'a dyn Fn(usize) -> *mut c_void);
 
 /// # Safety
@@ -30,13 +30,13 @@ unsafe fn multicast(
         return Err("a multicast needs at least one handle, and an array of outcomes".to_owned());
     }
     if count > MOST_CALLEES {
-        return Err(format!("{count} handles; at most {MOST_CALLEES}"));
+        return Err(format!("{count} handles: the maximum is {MOST_CALLEES}"));
     }
     // SAFETY: the caller's promise.
     let handles = unsafe { std::slice::from_raw_parts(handles, count) };
     // SAFETY: the caller's promise.
     let handles = handles.iter().map(|handle| unsafe { handle.as_ref() });
-    let handles = handles.collect::<Option<Vec<_>>>().ok_or("a null handle")?;
+    let handles = handles.collect::<Option<Vec<_>>>().ok_or("a handle is a null pointer")?;
     let (args, result_routine) = ((given(args.0)?, args.1), given(result_routine)?);
     let timeout = handles[0].timeout().or(duration(timeout)?);
     let (begun, time) = (Instant::now(), timeout.unwrap_or(PATIENCE));
@@ -55,10 +55,10 @@ unsafe fn multicast(
     for (index, handle) in handles.iter().enumerate() {
         let one = handle.caller(left())?;
         if one.transport != transport || (is_serial && transport != Transport::Tcp) {
-            return Err("a multicast has one transport, and a serial one is over tcp".to_owned());
+            return Err("all handles must have the same transport, and tcp for a serial multicast".to_owned());
         }
         if one.onc {
-            return Err("plain ONC RPC has no multicasts: call each handle".to_owned());
+            return Err("plain ONC RPC has no multicasts: call each handle separately".to_owned());
         }
         if is_serial && callees.contains(&one.callee) {
             return Err(format!("callee {index} ({}) is in the chain twice", one.callee));
