@@ -1,5 +1,5 @@
-//! Checkpoints, made beside a running namenode: as a start would, from the last checkpoint and the
-//! log after it. Meanwhile this takes the memory twice, but no lock.
+//! Checkpoints, made while the namenode runs. As a start does, this loads the latest checkpoint and the
+//! log after it. It takes no lock, but until it ends, a second copy of the namespace is in memory.
 
 use super::commit::Commit;
 use std::io;
@@ -10,10 +10,10 @@ use strait_kadoop_core::{
     namenode::{Loaded, load_part, save, write_checkpoint},
 };
 
-/// Writes a checkpoint of all records in the log.
+/// Writes a checkpoint of all records in the log, and returns the number of the last one.
 ///
 /// # Errors
-/// The disk's; damage in the log.
+/// The disk's; the log is damaged or has failed.
 pub(crate) fn checkpoint(
     disk: &RealDisk,
     cluster: u64,
@@ -29,14 +29,14 @@ pub(crate) fn checkpoint(
         None if known => {}
         None => save(disk, cluster, config, &state)?,
         Some(error) => {
-            tracing::error!(%error, "a checkpoint can't be read; those before it are kept");
+            tracing::error!(%error, "a checkpoint can't be read; older checkpoints and their log are kept");
             write_checkpoint(disk, cluster, config, &state)?;
         }
     }
     Ok(sequence)
 }
 
-/// A directory without the log's segments from `end` on, which the namenode may be writing.
+/// The directory without the log's segments from `end` on: the namenode may be writing them.
 struct Frozen<'a> {
     disk: &'a RealDisk,
     end: u64,

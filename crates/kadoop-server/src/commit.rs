@@ -1,8 +1,8 @@
 //! Group commit: the first thread that waits for the log writes and syncs all queued records, for
 //! every waiting thread.
 //!
-//! A separate thread would cost a lone caller two hand-offs, 10 to 20 µs each, beside a sync of 50
-//! to 100.
+//! A separate log thread would cost a lone caller two thread switches of 10 to 20 µs each. A sync
+//! takes 50 to 100 µs.
 
 use std::{
     io,
@@ -22,9 +22,9 @@ use strait_kadoop_core::{
 /// The log's end, shared by all threads that change the namenode's state.
 pub(crate) struct Commit<D: Disk> {
     queue: Mutex<Queue>,
-    /// The last record on disk. A thread that needn't wait reads only this.
+    /// Number of the latest record on disk. A thread whose record is on disk reads only this.
     durable: AtomicU64,
-    /// Records in the log since the last checkpoint began.
+    /// Number of records in the log since the latest checkpoint began.
     written: AtomicU64,
     /// Whether the disk lacks room for another segment.
     short_of_room: AtomicBool,
@@ -33,18 +33,19 @@ pub(crate) struct Commit<D: Disk> {
 
 struct Queue {
     waiting: Vec<Transaction>,
-    /// The last record that was queued.
+    /// Number of the latest record that was queued.
     queued: u64,
     /// Whether a thread is writing to the log.
     led: bool,
-    /// The waiting threads and their records. Each is woken by itself: a condition variable would
-    /// make all of them queue for the lock.
+    /// The waiting threads, each with the record that it waits for. Each is unparked singly: after a
+    /// condition variable's wake-up, all of them would queue for the lock.
     sleepers: Vec<(u64, Thread)>,
-    /// Whether the log has failed. The records on disk are then unknown, so nothing is answered.
+    /// Whether the log has failed. Then it is unknown which records are on disk, so no call gets an
+    /// answer.
     failed: bool,
 }
 
-/// Guards against a panic of the leader, so that no thread waits for it for ever.
+/// If the leader panics, dropping this fails the log, so that no thread waits for the leader for ever.
 struct Leading<'a, D: Disk>(&'a Commit<D>);
 
 impl<D: Disk> Drop for Leading<'_, D> {
@@ -54,8 +55,8 @@ impl<D: Disk> Drop for Leading<'_, D> {
 }
 
 impl<D: Disk> Commit<D> {
-    /// Continues a log that ends with record `sequence`; `replayed` of its records follow the
-    /// checkpoint.
+    /// Continues a log that ends with record `sequence`. The last `replayed` records follow the
+    /// latest checkpoint.
     pub(crate) fn new(journal: Journal<D>, sequence: u64, replayed: u64) -> Self {
         let queue =
             Queue { waiting: Vec::new(), queued: sequence, led: false, sleepers: Vec::new(), failed: false };
@@ -68,7 +69,7 @@ impl<D: Disk> Commit<D> {
         }
     }
 
-    /// Takes the applied transactions in order. Call it while no other thread can change the state.
+    /// Queues the applied transactions in order. The caller must hold the state's lock for writing.
     pub(crate) fn push(&self, outbox: &mut Vec<Transaction>) {
         if !outbox.is_empty() {
             let mut queue = self.queue();
@@ -77,7 +78,7 @@ impl<D: Disk> Commit<D> {
         }
     }
 
-    /// Returns when record `sequence` and all before it are on disk.
+    /// Waits until record `sequence` and all records before it are on disk.
     ///
     /// # Errors
     /// OutcomeUnknown: the log failed, now or before; the state is ahead of the disk.
@@ -93,7 +94,7 @@ impl<D: Disk> Commit<D> {
             if queue.led {
                 queue.sleepers.push((sequence, thread::current()));
                 drop(queue);
-                // A thread woken for another reason looks again and sleeps again.
+                // After a spurious wake-up, the loop checks again and parks again.
                 thread::park();
                 continue;
             }
@@ -110,8 +111,8 @@ impl<D: Disk> Commit<D> {
         }
     }
 
-    /// Ends a leader's turn: wakes the threads whose records are on disk, and one as the next
-    /// leader.
+    /// Ends a leader's turn. Wakes the threads whose records are on disk, and one other thread, which
+    /// becomes the next leader.
     fn wake(&self, written: io::Result<()>, last: u64) {
         let mut queue = self.queue();
         queue.led = false;
@@ -140,7 +141,7 @@ impl<D: Disk> Commit<D> {
         self.written.fetch_add(batch.len() as u64, Ordering::Relaxed);
         let written = journal.commit().and_then(|()| self.look_ahead(&mut journal));
         if written.is_err() {
-            // Before another thread gets the journal.
+            // Fail the log before another thread gets the journal.
             self.fail();
         }
         written
@@ -164,28 +165,28 @@ impl<D: Disk> Commit<D> {
         Ok(())
     }
 
-    /// Whether the log's disk is full, so that nothing new should begin. The rest of the segment is
-    /// for work that has begun, and for records that the cluster needs.
+    /// Whether the log's disk has no room for another segment. New changes are then refused: the rest of
+    /// the segment is for work that has begun, and for records that the cluster needs.
     pub(crate) fn is_short_of_room(&self) -> bool {
         self.short_of_room.load(Ordering::Relaxed)
     }
 
-    /// Checks for room again, if there was none.
+    /// Checks for room again, if the last check found none.
     pub(crate) fn look_for_room(&self) {
         if self.is_short_of_room() {
             let mut journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
             if let Err(error) = self.look_ahead(&mut journal) {
-                tracing::warn!(%error, "the log's next segment can't be made yet");
+                tracing::warn!(%error, "can't create the log's next segment");
             }
         }
     }
 
-    /// Puts the log's mark on disk, while the log continues.
+    /// Syncs the log's mark outside the journal's lock, so that the log continues.
     pub(crate) fn sync_mark(&self) {
         let mark = self.journal.lock().unwrap_or_else(PoisonError::into_inner).mark_to_sync();
         if let Some(Err(error)) = mark.map(|mark| mark.sync_data()) {
-            // It only shows less if the power fails.
-            tracing::warn!(%error, "the log's mark isn't on disk");
+            // No data is lost. After a power failure, the older mark detects fewer lost records.
+            tracing::warn!(%error, "can't sync the log's mark");
         }
     }
 
@@ -193,7 +194,7 @@ impl<D: Disk> Commit<D> {
     pub(crate) fn fail(&self) {
         let mut queue = self.queue();
         queue.failed = true;
-        // Make every waiter look at the queue.
+        // Now each waiter locks the queue, and sees the failure.
         self.durable.store(0, Ordering::Release);
         queue.sleepers.drain(..).for_each(|(_, thread)| thread.unpark());
     }
@@ -208,19 +209,19 @@ impl<D: Disk> Commit<D> {
         self.written.load(Ordering::Relaxed)
     }
 
-    /// Ends the segment. All records on disk are then in segments before the one whose number is
-    /// returned.
+    /// Ends the current segment and begins the next, whose number it returns. All records on disk are
+    /// in earlier segments.
     ///
     /// # Errors
     /// The disk's. The log has then failed, unless it only lacked room.
     pub(crate) fn roll(&self, disk: &D) -> io::Result<u64> {
-        // The leader holds the journal until its records are on disk.
+        // This waits for a leader, which holds the lock until its records are on disk.
         let mut journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
         if self.has_failed() {
-            // Records read back now needn't be on disk.
+            // A read now could return records that aren't on disk, but only in the page cache.
             return Err(io::Error::other("the log has failed"));
         }
-        // Without room the log keeps its segment.
+        // Without room for a new segment, this fails, and the log continues in its segment.
         journal.take_room()?;
         if let Err(error) = journal.roll() {
             self.fail();
@@ -231,7 +232,7 @@ impl<D: Disk> Commit<D> {
         newest.ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
-    /// Cuts the segment to the bytes that a start has to read. Call it after the last record.
+    /// Frees the preallocated rest of the segment. Call it when no more records will come.
     pub(crate) fn end(&self) {
         let mut journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
         if !self.has_failed()
@@ -267,15 +268,15 @@ mod tests {
         namenode::Record,
     };
 
-    /// The action before each sync.
+    /// The function called before each sync; its error becomes the sync's.
     type Mood = Arc<Mutex<fn() -> io::Result<()>>>;
 
     thread_local! {
-        /// Whether the disk is full.
+        /// Whether preallocating fails, as on a full disk.
         static FULL: Cell<bool> = const { Cell::new(false) };
     }
 
-    /// A disk whose syncs follow its mood.
+    /// A disk whose syncs call its mood first.
     #[derive(Clone)]
     struct Moody(RealDisk, Mood);
 

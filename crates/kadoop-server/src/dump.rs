@@ -9,12 +9,12 @@ use strait_kadoop_core::{
     namenode::Transaction,
 };
 
-/// Passes `each` transaction that the log in a namenode's directory still has, with its number,
-/// until it returns false. Returns the state of the log's end. It takes no lock, so it doesn't
-/// disturb a running namenode, and the end may be a write under way.
+/// Calls `each` with the number and contents of each transaction in the log of a namenode's directory,
+/// in order. After `each` returns false, it isn't called again. Returns the state of the log's end.
+/// Takes no lock, so a running namenode isn't disturbed; its write under way may look like a torn end.
 ///
 /// # Errors
-/// The directory isn't a namenode's; a gap; damage.
+/// The directory isn't a namenode's; the log has a gap or is damaged; the operating system's.
 pub fn dump_log(directory: &Path, mut each: impl FnMut(u64, &Transaction) -> bool) -> Result<Tail, LogError> {
     let unused = || io::Error::new(io::ErrorKind::NotFound, "no namenode has used this directory");
     let [cluster] = home::kept(directory, [home::CLUSTER])?.ok_or_else(unused)?;
@@ -22,10 +22,10 @@ pub fn dump_log(directory: &Path, mut each: impl FnMut(u64, &Transaction) -> boo
     let names = disk.list()?;
     let segments = log::segments(&names);
     if segments.is_empty() && log::checkpoints(&names).is_empty() {
-        // A datanode's identity file names the cluster's number, too.
+        // It's a datanode's directory: that also has the cluster's number in its identity file.
         return Err(unused().into());
     }
-    // Earlier records than the oldest segment's are in a checkpoint.
+    // Records before the oldest segment are in a checkpoint.
     let before = segments.first().map_or(0, |first| first.saturating_sub(1));
     let mut wanted = true;
     let (_, tail) = log::read_log(&disk, cluster, before, Faults::NONE, |sequence, record| {

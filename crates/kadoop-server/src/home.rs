@@ -10,12 +10,12 @@ use std::{
 };
 use strait_kadoop_wire::system::sync_name;
 
-/// The lock's file. It always stays there: only the lock on it counts.
+/// The file to lock. It is never removed: only the lock on it counts.
 const LOCK: &str = "lock";
 /// The file with the identity.
 const IDENTITY: &str = "identity";
 const FORMAT: &str = "1";
-/// Names of the numbers in it: the cluster's, and a datanode's own.
+/// Names of the numbers in the identity file: the cluster's, and a datanode's own.
 pub(crate) const CLUSTER: &str = "cluster";
 pub(crate) const DATANODE: &str = "datanode";
 
@@ -28,7 +28,7 @@ pub(crate) struct Home {
 
 impl Drop for Home {
     fn drop(&mut self) {
-        // Closing alone would leave the lock with a forked child that hasn't executed yet.
+        // After a mere close, a forked child that hasn't called exec yet would still hold the lock.
         let _ = flock(&self.lock, FlockOperation::Unlock);
     }
 }
@@ -37,9 +37,9 @@ impl Home {
     /// Locks the directory, and makes it if it is missing.
     ///
     /// # Errors
-    /// Another process holds it; the operating system's.
+    /// ResourceBusy: another process holds the lock; the operating system's.
     pub(crate) fn take(path: &Path) -> io::Result<Self> {
-        // Only its owner may look into it: the namenode checks the rights within the cluster.
+        // Only the owner gets access: users' rights are checked by the namenode, not by these files' modes.
         let above = path.ancestors().skip(1);
         let made: Vec<&Path> = above.take_while(|level| !is_here(level) && !level.exists()).collect();
         fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
@@ -62,15 +62,15 @@ impl Home {
         &self.path
     }
 
-    /// As [`kept`], for this directory.
+    /// Reads the numbers of this directory; see [`kept`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`kept`].
     pub(crate) fn read<const N: usize>(&self, names: [&str; N]) -> io::Result<Option<[u64; N]>> {
         kept(&self.path, names)
     }
 
-    /// Stores numbers under their names, atomically.
+    /// Replaces the identity file by one with these names and numbers, atomically.
     ///
     /// # Errors
     /// The operating system's.
@@ -98,8 +98,8 @@ pub enum Role {
 }
 
 impl Role {
-    /// The kind of process that has used this directory, by its file `identity`; None if none has,
-    /// or the file can't be read.
+    /// The kind of process whose directory this is, by the file `identity`. None: the file is missing
+    /// or can't be read.
     pub fn of(directory: &Path) -> Option<Self> {
         match (kept(directory, [DATANODE]), kept(directory, [CLUSTER])) {
             (Ok(Some(_)), _) => Some(Self::Datanode),
@@ -118,14 +118,15 @@ impl Role {
     /// Refuses a directory of the other kind.
     ///
     /// # Errors
-    /// InvalidInput, with the remedy.
+    /// InvalidInput: the directory belongs to a process of the other kind.
     pub(crate) fn demand(self, directory: &Path) -> io::Result<()> {
         match Self::of(directory).filter(|role| *role != self) {
             None => Ok(()),
             Some(other) => Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
                 format!(
-                    "{} is a {}'s directory (its file `{IDENTITY}`); give a {}'s, or an empty one",
+                    "{} is a {}'s directory (see its file `{IDENTITY}`); give a {}'s directory \
+                     or an empty one",
                     directory.display(),
                     other.name(),
                     self.name()
@@ -135,11 +136,11 @@ impl Role {
     }
 }
 
-/// The numbers that a process stored in its directory under `names`, in that order; None if there
-/// is no file.
+/// The numbers with these names in the directory's identity file, in the order of `names`. None: there
+/// is no identity file.
 ///
 /// # Errors
-/// The file has other contents, or a newer version wrote it.
+/// InvalidData: the file lacks a name, has an invalid number or another format; the operating system's.
 pub(crate) fn kept<const N: usize>(path: &Path, names: [&str; N]) -> io::Result<Option<[u64; N]>> {
     let mut text = String::new();
     match File::open(path.join(IDENTITY)) {
@@ -154,18 +155,18 @@ pub(crate) fn kept<const N: usize>(path: &Path, names: [&str; N]) -> io::Result<
     };
     match value("format") {
         Some(FORMAT) => {}
-        Some(_) => return Err(invalid("written by another version of this program")),
-        None => return Err(invalid("has another format than this program's")),
+        Some(_) => return Err(invalid("has the format of another version of this program")),
+        None => return Err(invalid("isn't an identity file: it has no line `format`")),
     }
     let mut numbers = [0; N];
     for (number, name) in numbers.iter_mut().zip(names) {
-        let digits = value(name).ok_or_else(|| invalid("isn't of this kind of process"))?;
-        *number = u64::from_str_radix(digits, 16).map_err(|_| invalid("isn't a number"))?;
+        let digits = value(name).ok_or_else(|| invalid("was written by another kind of process"))?;
+        *number = u64::from_str_radix(digits, 16).map_err(|_| invalid("has an invalid number"))?;
     }
     Ok(Some(numbers))
 }
 
-/// Whether the path is empty, as the parent of a relative path's first name is.
+/// Whether the path is empty. The parent of a relative path with one name is such a path.
 fn is_here(path: &Path) -> bool {
     path.as_os_str().is_empty()
 }

@@ -8,8 +8,8 @@
 //!
 //! The servers run in any process; `strait namenode` and `strait datanode` run one each.
 //!
-//! This room does I/O, threads, clocks and keys, and decides nothing. The cores decide which
-//! bytes may be written, believed or deleted. It must never: be linked by a client.
+//! This crate does I/O, threads, clocks and keys, and makes no decisions. The cores decide which
+//! bytes are written, trusted or deleted. Clients must never link this crate.
 
 mod checkpoints;
 mod commit;
@@ -26,6 +26,6 @@ pub use namenode::{Accounts, Logins, NamenodeNumbers, NamenodeOptions, NamenodeS
 
 use std::time::Duration;
 
-/// Default duration from which a call counts as slow and is logged. HDFS's datanodes have the same
-/// (`dfs.datanode.slow.io.warning.threshold.ms`). It is above a busy disk's sync.
+/// Default duration from which a call counts as slow and is logged. HDFS's datanodes have the same default
+/// (`dfs.datanode.slow.io.warning.threshold.ms`). A sync on a busy disk takes less.
 const SLOW_CALL: Duration = Duration::from_millis(300);

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Instant};
 use strait_flexrpc::{Reply, Request, Service, stub::ServiceError};
 use strait_telemetry::Calls;
 
-/// Index of operations whose duration tells nothing.
+/// Index of operations that aren't counted, since they wait on purpose.
 pub(super) const UNCOUNTED: usize = usize::MAX - 1;
 
 /// Counts the calls of `service`, and logs slow ones.
@@ -13,8 +13,8 @@ pub(super) struct Observed<S> {
     pub calls: Arc<Calls>,
     /// The operation's index among the names of `calls`.
     pub operation: fn(&Request) -> usize,
-    /// Subject of a slow call, without keys, tokens or contents. It decodes the arguments again,
-    /// but only for slow calls.
+    /// Subject of a slow call for the log, without keys, tokens or contents. Decodes the arguments
+    /// a second time, so it is called only for slow calls.
     pub about: fn(&Request) -> String,
     /// Whether a successful answer contains a refusal.
     pub refused: fn(&Request, &Reply) -> bool,

@@ -62,12 +62,12 @@ fn a_directory_of_another_role_is_refused_by_its_name() {
     let namenode = ["namenode", "--data", "dn", "--key", "key", "--listen-datanodes", "127.0.0.1:0"];
     refused(
         &namenode,
-        "dn is a datanode's directory (its file `identity`); give a namenode's, or an empty one",
+        "dn is a datanode's directory (see its file `identity`); give a namenode's directory or an empty one",
     );
     let datanode = ["datanode", "--data", "nn", "--key", "key", "--namenode", "127.0.0.1:1"];
     refused(
         &datanode,
-        "nn is a namenode's directory (its file `identity`); give a datanode's, or an empty one",
+        "nn is a namenode's directory (see its file `identity`); give a datanode's directory or an empty one",
     );
     refused(&["up", "--data", "nn"], "`strait namenode --data ");
     refused(&["up", "--data", "dn"], "`strait datanode --data ");

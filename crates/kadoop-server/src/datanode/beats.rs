@@ -1,4 +1,4 @@
-//! Heartbeats: one at a time, each second, and at once with news.
+//! Heartbeats to the namenode: one at a time, each second, and at once if there is news.
 
 use super::{DatanodeOptions, shared::Shared};
 use std::{
@@ -21,27 +21,28 @@ use strait_kadoop_wire::{
     wire::{self, KadoopClusterV1Client, KadoopNamenodeV1Client},
 };
 
-/// Time to gather news into one heartbeat, which spares a namenode with many datanodes.
+/// Wait before a heartbeat, which gathers more news into it. So a namenode with many datanodes gets fewer
+/// heartbeats.
 const GATHER: Duration = Duration::from_millis(2);
-/// Least time between two heartbeats, for a datanode with much news: so many small files are sealed
-/// in a second that each heartbeat would bring few of them.
+/// Least time between two heartbeats. When many small files are sealed each second, each heartbeat then
+/// reports many of them instead of few.
 const APART: Duration = Duration::from_millis(10);
-/// Pause after an unanswered heartbeat.
+/// Pause after a failed heartbeat.
 const PAUSE: Duration = Duration::from_millis(200);
-/// The same for some time after an answer: readers wait until a namenode that restarts hears its
-/// datanodes.
+/// Pause after a failed heartbeat in the first [`SHORT_FOR`] after an answer: the namenode may be
+/// restarting, and readers wait until it has its datanodes' heartbeats.
 const SHORT_PAUSE: Duration = Duration::from_millis(50);
 const SHORT_FOR: Duration = Duration::from_secs(10);
-/// How long a heartbeat may take: longer than a slow sync of the namenode's log, and short enough
-/// to recover soon after a link was cut silently.
+/// Timeout of a heartbeat: longer than a slow sync of the namenode's log, and short enough to reconnect soon
+/// after a connection broke without notice.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// Additional time for each replica in a full report: a million of them take seconds.
+/// Additional timeout for each replica in a full report: a report of a million replicas takes seconds.
 const PATIENCE_A_REPLICA: Duration = Duration::from_micros(30);
-/// Most changes in one heartbeat, by the interface. Beyond that, the datanode sends a full report
-/// instead.
+/// Most changes that the interface allows in one heartbeat. If there are more, the datanode sends a full
+/// report instead.
 const MAX_CHANGES: usize = wire::KD_CHANGES as usize;
 
-/// The connection to the namenode, and this datanode's description of itself.
+/// The connection to the namenode, and the description of this datanode in its heartbeats.
 pub(super) struct Namenode {
     name: String,
     as_client: flexrpc::Client,
@@ -80,17 +81,17 @@ impl Namenode {
         }
     }
 
-    /// A client of its own for calls that take long.
+    /// A separate client for watches, which take long.
     pub(super) fn for_watches(&self) -> flexrpc::Client {
         rpc(self.key.between_nodes())
     }
 
-    /// The address at which datanodes join, from the namenode's port for clients.
+    /// The namenode's address for datanodes; asks for it at its address for clients if it is unknown.
     fn place(&mut self) -> Result<SocketAddr, Lost> {
         if let Some(address) = self.call {
             return Ok(address);
         }
-        let unresolved = || Lost::Unknown(format!("{} can't be resolved", self.name));
+        let unresolved = || Lost::Unknown(format!("the namenode's address {} can't be resolved", self.name));
         let at = self.name.to_socket_addrs().map_err(|_| unresolved())?.next().ok_or_else(unresolved)?;
         let handle = self.as_client.handle(at, Transport::Tcp)?;
         let told = KadoopNamenodeV1Client::new(handle).nn_datanodes()?;
@@ -134,7 +135,7 @@ impl Namenode {
             Ok(to.cl_beat(&told)?)
         });
         if !matches!(answer, Ok(_) | Err(Lost::Refused(_))) {
-            // The namenode may have moved.
+            // The namenode may have another address now: resolve and ask again.
             self.call = None;
         }
         answer
@@ -153,7 +154,7 @@ pub(super) fn run(shared: &Shared, mut namenode: Namenode) {
         std::thread::sleep(GATHER.max(apart));
         last = Some(Instant::now());
         if shared.has_failed() {
-            tracing::error!("this datanode has failed, and leaves its cluster");
+            tracing::error!("this datanode has failed, and sends no more heartbeats");
             return;
         }
         let room = shared.space().share(shared.sharing);
@@ -170,7 +171,8 @@ pub(super) fn run(shared: &Shared, mut namenode: Namenode) {
             take(shared, &namenode.name, answer, &mut complaint)
         };
         pause = match &answer {
-            // Register at once, and report at once after it; but don't repeat that without a pause.
+            // Begin a session at once, and send the full report at once after that. Pause before a repeated
+            // registration.
             Err(Error::NotRegistered) => registered
                 .map_or(Duration::ZERO, |at| PAUSE.min(namenode.heartbeat).saturating_sub(at.elapsed())),
             Ok(answer) if answer.report => Duration::ZERO,
@@ -186,14 +188,14 @@ pub(super) fn run(shared: &Shared, mut namenode: Namenode) {
         let orders = answer.as_mut().map_or_else(|_| Vec::new(), |answer| std::mem::take(&mut answer.orders));
         shared.change(|core| core.on_answer(&beat, answer));
         obey(shared, beat.incarnation, orders);
-        // News that came while the heartbeat was under way.
+        // There is news from the time while the heartbeat was under way: send it at once.
         if answered && shared.read().has_news() {
             pause = Duration::ZERO;
         }
     }
 }
 
-/// The pause before the next try to reach a namenode that gave its last answer then.
+/// The pause before the next attempt to reach a namenode whose latest answer came at `answered_at`.
 fn pause_without(answered_at: Option<Instant>) -> Duration {
     match answered_at {
         Some(at) if at.elapsed() < SHORT_FOR => SHORT_PAUSE,
@@ -201,12 +203,12 @@ fn pause_without(answered_at: Option<Instant>) -> Duration {
     }
 }
 
-/// Obeys orders one by one, so other threads get the core in between. It syncs large replicas
-/// outside the lock.
+/// Obeys orders. Locks the core for each one separately, so that other threads get the lock in between, and
+/// syncs large replicas outside the lock.
 fn obey(shared: &Shared, incarnation: Incarnation, orders: Vec<Order>) {
     for order in orders {
         if let Order::Seal { chunk, stamp, length } = order {
-            // A replica that couldn't be synced can't be sealed. The next round's fence reports
+            // Ignore a failure: a replica that can't be synced isn't sealed. The next round's fence reports
             // that.
             let _ = shared.noted(shared.sync_ahead(chunk));
             let _ = shared.noted(shared.seal(|core| match core.incarnation() == incarnation {
@@ -216,7 +218,7 @@ fn obey(shared: &Shared, incarnation: Incarnation, orders: Vec<Order>) {
             continue;
         }
         shared.change(|core| {
-            // After the loss of a directory, these are orders to an earlier run.
+            // If a directory was lost since, these orders are for an earlier incarnation: ignore them.
             if core.incarnation() == incarnation {
                 core.obey(order);
             }
@@ -224,30 +226,31 @@ fn obey(shared: &Shared, incarnation: Incarnation, orders: Vec<Order>) {
     }
 }
 
-/// The last logged reason for not being in the cluster. Each kind is logged once, and again after
-/// another.
+/// The latest logged reason why heartbeats fail. A reason is logged if it is of another kind than the
+/// previous one.
 #[derive(Default)]
 struct Complaint(Option<Error>);
 
 impl Complaint {
     fn is_news(&mut self, error: Error) -> bool {
         let kind = match error {
-            // It starts a new session by itself.
+            // The datanode begins a new session by itself.
             Error::NotRegistered => return false,
-            // For the operator it is the same: the namenode doesn't answer.
+            // For the operator, both mean that the namenode doesn't answer.
             Error::OutcomeUnknown => Error::Unavailable,
             other => other,
         };
         self.0.replace(kind) != Some(kind)
     }
 
-    /// The namenode has answered; true if it didn't before.
+    /// Records that the namenode has answered. True if the previous heartbeat failed with a logged reason.
     fn is_over(&mut self) -> bool {
         self.0.take().is_some()
     }
 }
 
-/// Handles the other contents of the namenode's answer.
+/// Handles a heartbeat's answer: logs a failure, and stores the cluster's number, the namenode's time and
+/// the list of members. Returns the rest, which is for the core.
 fn take(
     shared: &Shared,
     namenode: &str,
@@ -261,14 +264,14 @@ fn take(
             if complaint.is_news(failure.error) {
                 match failure.error {
                     Error::Busy => tracing::error!(
-                        "the namenode refuses this datanode: it has just heard it at another address. If another \
-                         process serves as this datanode, end one; if its directories are a copy, give it \
-                         empty ones"
+                        "the namenode refuses this datanode: shortly before, it received a heartbeat of the \
+                         same datanode from another address. If another process serves as this datanode, \
+                         end one; if its directories are a copy, give it empty ones"
                     ),
                     Error::Unauthenticated => tracing::error!(
                         namenode,
-                        "the namenode rejects this datanode's key: start it with the key that the \
-                         namenode has made (--key)"
+                        "the namenode rejects this datanode's key: start the datanode with the cluster's \
+                         key, which the namenode has made (--key)"
                     ),
                     Error::Unavailable | Error::OutcomeUnknown => {
                         tracing::warn!(namenode, %failure, "the namenode can't be reached; retrying");
@@ -286,7 +289,7 @@ fn take(
         tracing::info!(namenode, "the namenode has accepted this datanode");
     }
     if let Err(error) = shared.join(answer.cluster) {
-        tracing::error!(%error, "the cluster's number can't be kept");
+        tracing::error!(%error, "can't write the cluster's number to the data directories");
         return Err(Error::Disk);
     }
     shared.set_time(answer.now_ms);

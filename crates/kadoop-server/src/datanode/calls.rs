@@ -1,4 +1,5 @@
-//! A datanode's answers. Each call has a token for its request, and each answer a proof.
+//! The service for a datanode's chunks. A token in each call authorizes it, and a proof in each answer shows
+//! that the datanode made it.
 
 use super::shared::Shared;
 use std::{
@@ -37,7 +38,7 @@ impl Chunks {
         Ok(witness.told(self.0.noted(result)))
     }
 
-    /// How long a call may wait for its turn.
+    /// Until when a call may wait: its deadline, but at most `most` from now.
     fn patience(&self, call: &Request, most: Millis) -> Instant {
         let most = Instant::now() + Duration::from_millis(most);
         call.deadline.map_or(most, |deadline| deadline.min(most))
@@ -89,7 +90,7 @@ impl wire::KadoopDatanodeV1Service for Chunks {
         let witness = self.0.witness(&read, Procedure::Read, Right::Read)?;
         let piece = witness.allowed.and_then(|()| self.0.read().read(&read_from_wire(&read)));
         if matches!(piece, Err(Error::Corrupt | Error::Disk)) {
-            // The reader goes elsewhere, and needn't report it.
+            // Verify the replica here: the reader turns to another datanode, and needn't report this.
             let (chunk, stamp) = (ChunkId(read.chunk), Stamp(read.stamp));
             self.0.change(|core| core.obey(Order::Verify { chunk, stamp }));
         }
@@ -109,7 +110,7 @@ impl wire::KadoopDatanodeV1Service for Chunks {
     }
 
     fn dn_lender(&self, _: &Request, of: wire::KdBorrower) -> Answered<wire::KdLender<'_>> {
-        // The socket's place is no secret, either.
+        // The socket's path isn't a secret, either, so the token may have expired.
         let witness = self.0.witness(&of, Procedure::Lender, Right::Read)?;
         let place = self.0.lender().ok_or(Error::NotFound);
         Ok(witness.lender(place.map(|place| (place.path.as_os_str().as_bytes(), place.run))))

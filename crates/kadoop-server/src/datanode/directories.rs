@@ -1,4 +1,4 @@
-//! The data directories: their owner, their fill, and whether they work.
+//! The data directories: their datanode, their space, and whether they work.
 
 use super::{space::Space, watch::Watch};
 use crate::home::{CLUSTER, DATANODE, Home, Role};
@@ -17,32 +17,32 @@ use strait_kadoop_wire::system::random;
 
 /// File that a test of a directory writes, syncs and removes.
 const PROBE: &str = "probe.tmp";
-/// All data directories. After [`Directories::take`] only [`Directories::join`] waits for a disk.
+/// All data directories. After [`Directories::take`], only [`Directories::join`] can block on a disk.
 pub(super) struct Directories {
     all: Vec<Directory>,
     identity: Identity,
     /// 0 until the datanode has joined its first namenode.
     cluster: u64,
-    /// New directories beside others that have been in a cluster.
+    /// Directories that were new at this start, if another directory has been in a cluster.
     added: Vec<PathBuf>,
 }
 
 struct Directory {
     home: Home,
     disk: RealDisk,
-    /// Number of its file system.
+    /// Device number of its file system.
     device: u64,
-    /// None after it has failed.
+    /// None after the directory has failed.
     watch: Option<Watch>,
 }
 
 impl Directories {
-    /// Takes the usable directories, which must belong to one datanode. New ones get its identity,
-    /// or a random one.
+    /// Takes the usable directories, which must belong to the same datanode. New directories get its
+    /// identity. If all are new, the identity is random.
     ///
     /// # Errors
-    /// Another process holds one of them; they belong to different datanodes or clusters; none can
-    /// be used.
+    /// Another process holds one of them; they belong to different datanodes or clusters, or to a namenode;
+    /// one has replicas but no identity; none can be used.
     pub(super) fn take(paths: &[PathBuf], reserve_bytes: u64) -> io::Result<(Self, Identity)> {
         let mut all = Vec::new();
         for path in paths {
@@ -65,7 +65,7 @@ impl Directories {
             let wrong = |why: String| Err(io::Error::new(io::ErrorKind::InvalidData, why));
             let Some([identity, cluster]) = directory.home.read([DATANODE, CLUSTER])? else {
                 if directory.disk.list()?.iter().any(|name| is_replica(name)) {
-                    // The cluster is unknown, and a wrong one would delete the chunks.
+                    // Don't guess the cluster: the namenode of another one would delete the chunks.
                     return wrong(format!(
                         "{path} has chunks, but its file `identity` is missing: put it back"
                     ));
@@ -74,9 +74,11 @@ impl Directories {
                 continue;
             };
             let (of, joined) = known.unwrap_or((identity, 0));
-            // It is 0 if a crash came between the directories when the datanode joined.
+            // A cluster of 0 beside another: at the join, a crash came after only some had been written.
             if of != identity || joined != 0 && cluster != 0 && joined != cluster {
-                return wrong(format!("{path} is another datanode's"));
+                return wrong(format!(
+                    "{path} belongs to another datanode or cluster than the directories before it"
+                ));
             }
             known = Some((identity, joined.max(cluster)));
         }
@@ -106,7 +108,7 @@ impl Directories {
         self.all.iter().map(|directory| directory.disk.clone()).collect()
     }
 
-    /// The cluster of the replicas; 0: none yet.
+    /// The datanode's cluster; 0: it hasn't joined any yet.
     pub(super) fn cluster(&self) -> u64 {
         self.cluster
     }
@@ -128,7 +130,7 @@ impl Directories {
         Ok(())
     }
 
-    /// Directories that were empty although this datanode has been in its cluster before.
+    /// Directories that had no identity although this datanode has been in a cluster before.
     pub(super) fn added(&self) -> &[PathBuf] {
         &self.added
     }
@@ -138,8 +140,9 @@ impl Directories {
         self.all.iter().filter(|directory| directory.watch.is_some()).count()
     }
 
-    /// Checks each directory, once a second; tests it if `suspicious`. Returns the indices of those
-    /// that now fail, or haven't answered for `patience`.
+    /// Begins a check of each working directory, to be called once a second. With `suspicious`, the check
+    /// also tests the directory. Takes out of service the directories whose previous check failed or has
+    /// run for `patience`, and returns their indices.
     pub(super) fn tick(&mut self, suspicious: bool, patience: Duration) -> Vec<usize> {
         let mut failing = Vec::new();
         for (index, directory) in self.all.iter_mut().enumerate() {
@@ -154,7 +157,7 @@ impl Directories {
         failing
     }
 
-    /// Total space of the working directories, as last seen.
+    /// Total space of the working directories, by their latest checks.
     pub(super) fn space(&self) -> Space {
         let mut sum = Space::default();
         for share in self.shares() {
@@ -164,13 +167,12 @@ impl Directories {
         sum
     }
 
-    /// Room of each directory, as last seen; 0 for a failed one.
+    /// Available bytes of each directory, by its latest check; 0 for a failed one.
     pub(super) fn room(&self) -> Vec<u64> {
         self.shares().map(|share| share.available).collect()
     }
 
-    /// Each directory's share of its file system, which it splits with the other working ones
-    /// there.
+    /// Each directory's space: its file system's, divided by the number of working directories on it.
     fn shares(&self) -> impl Iterator<Item = Space> {
         self.all.iter().map(|directory| {
             let there = |other: &&Directory| other.device == directory.device && other.watch.is_some();
@@ -200,10 +202,10 @@ fn open(path: &Path, reserve_bytes: u64) -> io::Result<Directory> {
     Ok(Directory { home, disk, device, watch: Some(watch) })
 }
 
-/// The directory's space. A directory that can't tell it, since it may be gone, is tested as well.
+/// The directory's space. Tests the directory if `suspicious`, or if its space can't be read.
 fn look(path: &Path, disk: &RealDisk, reserve_bytes: u64, suspicious: bool) -> io::Result<Space> {
     if !disk.is_at(path) {
-        return Err(io::Error::new(io::ErrorKind::NotFound, "another directory is in its place, or none"));
+        return Err(io::Error::new(io::ErrorKind::NotFound, "the directory was moved or removed"));
     }
     let told = disk.space();
     if suspicious || told.is_err() {
@@ -218,14 +220,14 @@ fn look(path: &Path, disk: &RealDisk, reserve_bytes: u64, suspicious: bool) -> i
     ))
 }
 
-/// Whether a resource ran out for now: room, a quota, descriptors, memory. That proves nothing
-/// against a disk.
+/// Whether the error says that a resource ran out: room, a quota, descriptors or memory. Such an error
+/// doesn't mean that the disk has failed.
 fn is_short(error: &io::Error) -> bool {
     let short = [Errno::NOSPC, Errno::DQUOT, Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS];
     Errno::from_io_error(error).is_some_and(|errno| short.contains(&errno))
 }
 
-/// Whether the operator has to act, as opposed to a failed disk.
+/// Whether the error is an operator's mistake, which prevents the start, and not a failed disk.
 fn is_wrong(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::ResourceBusy | io::ErrorKind::InvalidData)
 }
@@ -258,7 +260,7 @@ mod tests {
         assert_eq!(Home::take(&paths[0]).unwrap().read([CLUSTER]).unwrap(), Some([7]));
     }
 
-    /// The new directory's disk may not be mounted.
+    /// The reason for the warning: perhaps the new directory's disk isn't mounted.
     #[test]
     fn an_empty_directory_beside_others_that_have_joined_is_told_of() {
         let root = tempfile::tempdir().unwrap();
@@ -272,7 +274,7 @@ mod tests {
         assert!(added(&paths).is_empty(), "once");
     }
 
-    /// Once, each counted all of the room, and the reserve was filled.
+    /// Once, each directory counted all of the room as its own, so that writes used up the reserve.
     #[test]
     fn directories_of_one_file_system_share_its_room() {
         let root = tempfile::tempdir().unwrap();
@@ -282,7 +284,7 @@ mod tests {
         let (first, second) = (seen(&directories.all[0]), seen(&directories.all[1]));
         assert_eq!(directories.room(), [first.available / 2, second.available / 2]);
         assert_eq!(directories.space().capacity, first.capacity / 2 * 2);
-        // A failed one leaves all room to the other.
+        // After one failed, the other one has all of the room.
         directories.all[0].watch = None;
         assert_eq!(directories.room(), [0, second.available]);
         assert_eq!(directories.space().capacity, second.capacity);
@@ -313,7 +315,7 @@ mod tests {
         assert!(look(&path, &disk, 0, true).is_err());
         std::fs::create_dir(&path).unwrap();
         assert!(look(&path, &disk, 0, true).is_err());
-        // Later writes go to the directory with the other files.
+        // Later writes still go to the moved directory, which has the other files.
         disk.create("file").unwrap();
         assert!(aside.join("file").exists());
     }

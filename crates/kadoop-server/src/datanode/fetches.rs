@@ -1,4 +1,5 @@
-//! Reads from other datanodes, for ordered copies and for chunks that continue others.
+//! Reads from other datanodes: for copies that the namenode orders, and for chunks whose first bytes are
+//! those of another chunk.
 
 use super::shared::Shared;
 use std::{
@@ -18,7 +19,7 @@ use strait_kadoop_wire::{
     wire::KadoopDatanodeV1Client,
 };
 
-/// Fetches at a time: four copies of two reads each, shared with beginnings of chunks.
+/// Fetches at a time: enough for four copies with two reads each. Beginnings of chunks share them.
 const THREADS: usize = 8;
 
 /// The queue of fetches. The core bounds how many are under way.

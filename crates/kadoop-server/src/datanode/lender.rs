@@ -1,7 +1,8 @@
 //! Lends the files of sealed replicas to programs on this host ([`strait_kadoop_wire::lending`]).
 //!
-//! One thread serves all and never blocks on a program. The kernel identifies each one's user, and
-//! it has a second to send its request. It gets the same as over the network, with the same token.
+//! One thread serves all programs, and never blocks on one of them. The kernel identifies a program's
+//! user. A program has a second to send its request. With the same token, it gets the same bytes as over
+//! the network.
 
 use super::shared::{Place, Shared};
 use rustix::{
@@ -38,13 +39,13 @@ use strait_kadoop_wire::{
     wire::KdBorrow,
 };
 
-/// Most programs connected without a request so far, with enough descriptors; as many again wait in
-/// the socket's queue.
+/// Most connected programs that haven't sent their request; fewer if descriptors are scarce. As many more
+/// wait in the socket's queue.
 const MOST_WAITING: usize = 64;
-/// How long a program may take to send its request; [`HURRY`] when others wait for its place.
+/// How long a program may take to send its request; only [`HURRY`] if all places are taken.
 const PATIENCE: Duration = Duration::from_secs(1);
 const HURRY: Duration = Duration::from_millis(100);
-/// Pause before it accepts again, when this process has too many open files.
+/// Pause before the next accept, after one failed: probably, this process has too many open files.
 const PAUSE: Duration = Duration::from_millis(100);
 const ROOT: u32 = 0;
 /// In a directory with this bit, only an entry's owner may rename or remove it (S_ISVTX).
@@ -53,11 +54,11 @@ const STICKY: u32 = 0o1000;
 /// Settings for programs that read replicas on a datanode's host without the datanode.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ShortCircuit {
-    /// Directory of the socket, made if it is missing. None: the first data directory, which only
-    /// its owner can enter.
+    /// Directory of the socket. The datanode makes it if it is missing. None: the first data directory,
+    /// which only the datanode's user and root can enter.
     pub directory: Option<PathBuf>,
-    /// User ids that may borrow. None: the datanode's own user and root. Each also needs a chunk's
-    /// token, as over the network.
+    /// Ids of the users whose programs may borrow files. None: the datanode's user and root. A program also
+    /// needs the chunk's token, as over the network.
     pub users: Option<Vec<u32>>,
 }
 
@@ -72,8 +73,8 @@ impl Lender {
     /// Begins to lend. `home` is the first data directory.
     ///
     /// # Errors
-    /// Other users may replace the directory or the socket; the path is too long for a socket (107
-    /// bytes); the operating system's.
+    /// PermissionDenied: other users could replace the directory or the socket; the path is too long for a
+    /// socket (more than 107 bytes); the operating system's.
     pub(super) fn start(
         options: &ShortCircuit,
         descriptors: Descriptors,
@@ -85,7 +86,7 @@ impl Lender {
             Some(directory) => make(directory, strangers)?,
             None => home.to_owned(),
         };
-        // Datanodes may share a directory, but not an identity.
+        // Name the socket by the identity, since several datanodes may use the same directory.
         let path = std::path::absolute(directory)?.join(format!("kadoop-{:016x}.sock", shared.identity.0));
         let listener = Arc::new(listen_at(&path, if strangers { 0o666 } else { 0o600 })?);
         let place = Place { path, run: random()? };
@@ -114,29 +115,34 @@ impl Drop for Lender {
     }
 }
 
-/// Makes the directory for its owner alone or, with `strangers`, so that others can pass through.
+/// Makes the directory: for its owner alone or, with `strangers`, so that all users can open files in it by
+/// name.
 fn make(directory: &Path, strangers: bool) -> io::Result<PathBuf> {
     let mode = if strangers { 0o711 } else { 0o700 };
     fs::DirBuilder::new().recursive(true).mode(mode).create(directory)?;
-    // Resolve links: a user who may change a link may change the path's end.
+    // Resolve symbolic links: a user that can change a link on the path could lead it elsewhere.
     let directory = fs::canonicalize(directory)?;
     if let Some(open) = others_may_replace(&directory)? {
-        // They could put a socket of their own there, receive tokens and lend forged bytes.
-        let why = format!("{}: others may put something in its place", open.display());
+        // Such a user could put another socket there, receive tokens and lend forged bytes.
+        let why = format!(
+            "other users could replace {} or its entries: it must belong to root or the datanode's user, and \
+             only its owner may have the right to write",
+            open.display()
+        );
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
     }
     Ok(directory)
 }
 
-/// The first directory of the path, from the end, in which a user other than this one and root may
-/// replace entries.
+/// The first directory, from the path's end to the root, in which users other than this process's and root
+/// can replace entries.
 fn others_may_replace(directory: &Path) -> io::Result<Option<&Path>> {
     let me = geteuid().as_raw();
     for (at, this) in directory.ancestors().enumerate() {
         let status = fs::metadata(this)?;
         let ours = [me, ROOT].contains(&status.uid());
-        // In a directory that all may write, such as /tmp, the sticky bit protects other users'
-        // entries.
+        // In a parent that all users can write to, such as /tmp, the sticky bit protects entries from
+        // users that don't own them.
         let kept = status.mode() & 0o022 == 0 || at > 0 && status.mode() & STICKY != 0;
         if !ours || !kept {
             return Ok(Some(this));
@@ -158,24 +164,24 @@ fn listen_at(path: &Path, mode: u32) -> io::Result<OwnedFd> {
     Ok(listener)
 }
 
-/// State of the thread.
+/// State of the lender's thread.
 struct Desk {
     listener: Arc<OwnedFd>,
     shared: Arc<Shared>,
     run: u64,
     users: Vec<u32>,
-    /// Most programs that wait.
+    /// Most connected programs that haven't sent their request.
     most: usize,
 }
 
-/// A connected program without a request so far.
+/// A connected program that hasn't sent its request yet.
 struct Waiting {
     socket: OwnedFd,
     since: Instant,
 }
 
 impl Desk {
-    /// How long these programs may take.
+    /// How long these programs may take to send their requests.
     fn patience(&self, waiting: &VecDeque<Waiting>) -> Duration {
         if waiting.len() < self.most { PATIENCE } else { HURRY }
     }
@@ -186,7 +192,7 @@ impl Desk {
             let (listener, ready) = match self.wait(&waiting) {
                 Ok(found) => found,
                 Err(error) => {
-                    tracing::error!(%error, "programs on this host read over TCP from now on");
+                    tracing::error!(%error, "can't lend files: programs on this host read over TCP now");
                     return;
                 }
             };
@@ -204,13 +210,14 @@ impl Desk {
         }
     }
 
-    /// Waits. Returns the listener's events, and which of the waiting programs are readable.
+    /// Waits for an event. Returns the listener's events and, for each waiting program, whether its socket is
+    /// ready.
     fn wait(&self, waiting: &VecDeque<Waiting>) -> io::Result<(PollFlags, Vec<bool>)> {
         let full = waiting.len() >= self.most;
         let for_more = if full { PollFlags::empty() } else { PollFlags::IN };
         let mut polled = vec![PollFd::new(&*self.listener, for_more)];
         polled.extend(waiting.iter().map(|one| PollFd::new(&one.socket, PollFlags::IN)));
-        // The front has waited longest: programs queue in the order of their arrival.
+        // The first one has waited longest: programs are queued in the order of their arrival.
         let patience = self.patience(waiting);
         let until = waiting.front().map(|first| patience.saturating_sub(first.since.elapsed()));
         let until =
@@ -223,8 +230,8 @@ impl Desk {
         Ok((polled[0].revents(), ready))
     }
 
-    /// Accepts permitted users' connections, at most as many as there are free places. So a program
-    /// that is refused again and again doesn't delay those that wait.
+    /// Accepts at most as many connections as there are free places, and refuses users without permission.
+    /// The limit keeps a program that is refused again and again from delaying those that wait.
     fn admit(&self, waiting: &mut VecDeque<Waiting>) {
         for _ in waiting.len()..self.most {
             let socket = match accept_with(&*self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
@@ -234,7 +241,7 @@ impl Desk {
             };
             let user = socket_peercred(&socket).map(|peer| peer.uid.as_raw());
             if !user.is_ok_and(|user| self.users.contains(&user)) {
-                tracing::debug!(?user, "ignored a request for a replica's files: this user gets none");
+                tracing::debug!(?user, "refused to lend files to a program: its user has no permission");
                 let _ = answer(&socket, Err(Error::PermissionDenied));
                 continue;
             }
@@ -249,7 +256,7 @@ impl Desk {
             Ok(None) => true,
             Ok(Some(wanted)) => {
                 let lent = self.shared.noted(wanted.and_then(|wanted| self.lend(wanted)));
-                // A program that has gone asks again, or reads over the network.
+                // Ignore a failure: the program has ended, or asks again or reads over the network.
                 let _ = answer(socket, lent);
                 true
             }
@@ -269,7 +276,7 @@ impl Desk {
             Err(error) => {
                 drop(core);
                 if error == Error::Corrupt {
-                    // The reader goes elsewhere, and needn't report it.
+                    // Verify the replica here: the reader turns to another datanode, and needn't report this.
                     self.shared.change(|core| core.obey(Order::Verify { chunk, stamp }));
                 }
                 return Err(error);
@@ -282,12 +289,12 @@ impl Desk {
     }
 }
 
-/// A file of these bytes that has no name. Earlier versions had tables in files of their own, and
-/// programs still get them so.
+/// An unnamed file in memory with these bytes. Earlier versions kept checksum tables in separate files, so
+/// the protocol still passes a table as a file.
 fn in_memory(bytes: &[u8]) -> io::Result<fs::File> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let file = fs::File::from(memfd_create("kadoop-table", flags)?);
-    // The reader begins where this descriptor stands.
+    // This write leaves the descriptor's position at 0, where the reader begins.
     file.write_all_at(bytes, 0)?;
     fcntl_add_seals(&file, SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL)?;
     Ok(file)

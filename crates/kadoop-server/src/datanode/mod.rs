@@ -40,11 +40,11 @@ use strait_telemetry::Calls;
 pub use lender::ShortCircuit;
 pub use numbers::DatanodeNumbers;
 
-/// Largest call: a write with the longest pipeline. The interface allows pieces of 4 MiB.
+/// Largest call: a write of 4 MiB, the most that the interface allows, with the longest pipeline.
 const PAYLOAD_BYTES: usize = 5 << 20;
-/// Most bytes of calls in memory at a time: those of 64 pipelines.
+/// Most bytes of received calls in memory at a time: enough for 64 pipelines.
 const RECEIVE_BYTES: usize = 256 << 20;
-/// Workers. A call that waits for its turn holds one, up to four a pipeline.
+/// Most workers. A write that waits for its turn holds one: up to four for each pipeline.
 const WORKERS: usize = 512;
 /// Interval of the core's periodic work.
 const TICK: Duration = Duration::from_secs(1);
@@ -54,9 +54,9 @@ const TICK: Duration = Duration::from_secs(1);
 pub struct DatanodeOptions {
     /// Directories for replicas, one per disk. The datanode makes missing ones.
     pub directories: Vec<PathBuf>,
-    /// Address that it serves at; port 0 takes a free one.
+    /// Address on which the datanode listens; port 0 takes a free one.
     pub listen: SocketAddr,
-    /// Address for others, if it differs from `listen`.
+    /// Address at which clients and other datanodes reach it, if it isn't `listen`.
     pub advertise: Option<SocketAddr>,
     /// The namenode's address for clients, as HOST:PORT.
     pub namenode: String,
@@ -64,15 +64,17 @@ pub struct DatanodeOptions {
     pub key: Key,
     /// Name of this host, for programs that schedule computations near their bytes.
     pub host: String,
-    /// Rack of this host: replicas are spread over racks.
+    /// Rack of this host. The namenode spreads replicas over racks.
     pub rack: String,
     /// Sizes and times of the cluster.
     pub config: Config,
-    /// How programs on this host read without the datanode; None: over TCP, as others do.
+    /// Settings for programs on this host that read files directly. None: they read over TCP, as on other
+    /// hosts.
     pub short_circuit: Option<ShortCircuit>,
-    /// Bytes to keep free in each directory. The datanode refuses a write that would go below.
+    /// Bytes to keep free in each directory's file system. The datanode refuses a write that would leave
+    /// fewer.
     pub reserve_bytes: u64,
-    /// Descriptors that it may use.
+    /// How many file descriptors the datanode may use.
     pub descriptors: Descriptors,
     /// Duration from which a call is logged as slow.
     pub slow_call: Duration,
@@ -119,18 +121,18 @@ pub struct DatanodeServer {
 }
 
 impl DatanodeServer {
-    /// Opens the directories, serves, and joins the namenode as soon as that answers.
+    /// Opens the directories and serves. A thread joins the namenode as soon as the namenode answers.
     ///
     /// # Errors
-    /// Another process holds a directory; they belong to different datanodes; none can be used; the
-    /// address can't be bound.
+    /// Another process holds a directory; a directory is a namenode's; the directories belong to different
+    /// datanodes; no directory can be used; the address can't be bound.
     pub fn start(options: DatanodeOptions) -> io::Result<Self> {
         let (directories, identity) = Directories::take(&options.directories, options.reserve_bytes)?;
         for path in directories.added() {
             tracing::warn!(
                 path = %path.display(),
-                "this data directory was empty and is taken as a new one; if it isn't, its disk isn't mounted: end \
-                 this datanode, mount it and start again"
+                "this data directory was empty, so it is used as a new one; if it isn't new, its disk isn't \
+                 mounted: end this datanode, mount the disk and start again"
             );
         }
         let home = directories.first().to_owned();
@@ -139,7 +141,7 @@ impl DatanodeServer {
         let config = Config { open_replicas: options.descriptors.replicas(most), ..options.config.clone() };
         let core = Datanode::start(config, directories.disks(), identity, cluster, incarnation)?;
         for (file, error) in core.unopened() {
-            tracing::error!(file, %error, "a replica can't be opened, and doesn't count");
+            tracing::error!(file, %error, "a replica can't be opened; it isn't reported to the namenode");
         }
         for Stranger { file, belongs, .. } in core.strangers() {
             let Claim { cluster, chunk, stamp } = belongs;
@@ -147,8 +149,8 @@ impl DatanodeServer {
             tracing::error!(
                 file,
                 %belongs,
-                "a replica's files have another one's name; they don't count, and are kept: end this datanode, \
-                 and rename or remove them"
+                "a replica's files have the name of another replica; they are kept but not used: end this \
+                 datanode, and rename or remove them"
             );
         }
         let stop = Stop::default();
@@ -157,7 +159,7 @@ impl DatanodeServer {
         let shared = Arc::new(Shared::new(core, &options, known, directories, stop.clone(), fetches));
         let lender = options.short_circuit.as_ref().and_then(|how| {
             let lender = Lender::start(how, options.descriptors, &home, &shared);
-            let told = |error| tracing::warn!(%error, "programs on this host read over TCP");
+            let told = |error| tracing::warn!(%error, "can't lend files: local programs read over TCP");
             lender.map_err(told).ok()
         });
         shared.lends_at(lender.as_ref().map(Lender::place));
@@ -166,7 +168,7 @@ impl DatanodeServer {
         let server = ServerOptions {
             listen: options.listen,
             udp: false,
-            // Each call has a token instead of a key: see the keys of kadoop-wire.
+            // Each call has a token instead of a key: see `kadoop-wire`, module `keys`.
             key: None,
             allow_anonymous: true,
             connections: options.descriptors.connections(),
@@ -196,7 +198,7 @@ impl DatanodeServer {
         let namenode = beats::Namenode::new(&options, address);
         let (rousing, rpc, heartbeats) = (shared.rousing.clone(), namenode.for_watches(), stop.clone());
         shared.also_stop(rousing.stop());
-        // Not joined: see `Rousing::run`.
+        // The end doesn't wait for this thread: see `Rousing::run`.
         std::thread::Builder::new()
             .name("kadoop-watch".to_owned())
             .spawn(move || rousing.run(&heartbeats, identity, &rpc))?;
@@ -215,7 +217,7 @@ impl DatanodeServer {
         Ok(Self { shared, stop, threads, server: Some(server), lender, address, calls })
     }
 
-    /// Its address for others.
+    /// The address at which clients and other datanodes reach it.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -225,13 +227,13 @@ impl DatanodeServer {
         self.shared.directories().usable()
     }
 
-    /// Whether it is unusable: no data directory works, or a thread panicked amid a change. It has
-    /// left its cluster then, and the process should end.
+    /// Whether the datanode is unusable: no data directory works, or a thread panicked during a change. It
+    /// then sends no more heartbeats, and the process should end.
     pub fn has_failed(&self) -> bool {
         self.shared.has_failed()
     }
 
-    /// Its counters, readable while it runs and after.
+    /// Its counters. They stay readable after the datanode has stopped.
     pub fn numbers(&self) -> DatanodeNumbers {
         DatanodeNumbers { shared: Arc::clone(&self.shared), calls: Arc::clone(&self.calls) }
     }
@@ -280,7 +282,7 @@ mod tests {
         assert!(catch_unwind(AssertUnwindSafe(|| drop(server.shared.read()))).is_err());
     }
 
-    /// Once, such a datanode dropped out of its cluster with all its replicas on other disks.
+    /// Once, the namenode declared such a datanode dead, so that its replicas on other disks were lost, too.
     #[test]
     fn a_disk_that_hangs_holds_up_no_heartbeat_and_is_taken_out_of_service() {
         let root = tempfile::tempdir().unwrap();

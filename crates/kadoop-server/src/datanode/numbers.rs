@@ -19,14 +19,14 @@ pub struct DatanodeNumbers {
 }
 
 impl DatanodeNumbers {
-    /// Writes them to a page of metrics; `name` distinguishes datanodes on the same page.
+    /// Writes the counters to a page of metrics. `name` distinguishes the datanodes on that page.
     pub fn write(&self, page: &mut Page, name: &str) {
         let of = [("role", "datanode"), ("datanode", name)];
         self.calls.write(page, &of);
         let (space, directories) = (self.shared.space(), self.shared.directories().usable());
         let mut gauge = |name, help, value| page.number(name, Kind::Gauge, help, &of, value);
-        gauge("strait_datanode_capacity_bytes", "Of its data directories.", space.capacity);
-        gauge("strait_datanode_available_bytes", "That writes may still take.", space.available);
+        gauge("strait_datanode_capacity_bytes", "Capacity of its data directories.", space.capacity);
+        gauge("strait_datanode_available_bytes", "Bytes that writes can still use.", space.available);
         gauge("strait_datanode_directories", "Data directories in use.", directories as u64);
     }
 }
@@ -36,8 +36,8 @@ pub(super) fn about(request: &Request) -> String {
     told(request).ok().flatten().unwrap_or_default()
 }
 
-/// Whether an answer is a refusal. All answers but those of procedure 0 begin with the refusal's
-/// number.
+/// Whether an answer is a refusal. Each answer, except of procedure 0, begins with the number of the refusal;
+/// 0 means success.
 pub(super) fn refused(request: &Request, reply: &Reply) -> bool {
     request.procedure.number != 0 && reply.result().get(..4).is_some_and(|refused| refused != [0; 4])
 }

@@ -1,5 +1,6 @@
-//! A call at the namenode that ends when there are orders for this datanode, or with the namenode:
-//! then a heartbeat goes out at once. Without it, both would wait for the next heartbeat.
+//! A watch: a call that the namenode answers when it has orders for this datanode. Its end, by an answer or
+//! by the end of the namenode, triggers a heartbeat. Without a watch, orders would wait for the next
+//! regular heartbeat.
 
 use std::{
     net::SocketAddr,
@@ -10,16 +11,16 @@ use strait_flexrpc::{self as flexrpc, Transport};
 use strait_kadoop_core::{Identity, error::Error};
 use strait_kadoop_wire::{failure::Lost, stop::Stop, wire::KadoopClusterV1Client};
 
-/// How long a watch may take: longer than a namenode leaves one unanswered.
+/// Timeout of a watch: longer than a namenode takes to answer one without orders.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Least time between the beginnings of two watches, however soon the first one fails.
+/// If a watch fails, least time from its beginning to that of the next one.
 const APART: Duration = Duration::from_secs(1);
-/// Pause if the namenode is older and knows no watches, or has too many.
+/// Pause if the namenode refuses the watch: its version is too old for watches, or too many wait.
 const LATER: Duration = Duration::from_secs(30);
-/// Pause without a session. A new session ends it.
+/// Pause without a session. The beginning of a session ends the pause.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// The session whose orders are watched for; None without one.
+/// The session to watch, if any, and the signal that ends or wakes the watching thread.
 #[derive(Clone, Default)]
 pub(super) struct Rousing {
     session: Arc<Mutex<Option<Session>>>,
@@ -33,7 +34,7 @@ struct Session {
 }
 
 impl Rousing {
-    /// The namenode there has answered a heartbeat in this session.
+    /// Records that the namenode at this address has answered a heartbeat of this session.
     pub(super) fn note(&self, namenode: SocketAddr, session: u64) {
         let new = Some(Session { namenode, session });
         let mut session = self.session();
@@ -48,8 +49,9 @@ impl Rousing {
         self.stop.clone()
     }
 
-    /// Watches until the datanode ends, and nudges its heartbeats. It doesn't hold the datanode: a watch
-    /// can't be interrupted, and another process may take the directories meanwhile.
+    /// Watches until the datanode ends, and sends heartbeats early. A watch can't be interrupted, so this
+    /// thread may outlive the datanode. So it doesn't hold the datanode, whose directories another process
+    /// may have taken by then.
     pub(super) fn run(&self, heartbeats: &Stop, identity: Identity, rpc: &flexrpc::Client) {
         let (mut pause, mut began) = (IDLE, None::<Instant>);
         while !self.stop.sleep(pause) {
@@ -72,7 +74,7 @@ impl Rousing {
                 Err(Lost::Refused(failure)) if failure.error != Error::NotRegistered => {
                     (began, pause) = (Some(begin), LATER);
                 }
-                // The namenode has ended, or forgotten the session.
+                // The namenode can't be reached, or doesn't know the session any more.
                 Err(_) => {
                     self.session().take_if(|session| *session == of);
                     (began, pause) = (Some(begin), IDLE);

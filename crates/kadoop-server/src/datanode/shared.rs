@@ -29,14 +29,14 @@ use strait_kadoop_wire::{
     wire::KdContinue,
 };
 
-/// Shortest interval of requests to the namenode for unknown datanodes, however many addresses callers
-/// name.
+/// Shortest interval between two heartbeats that are sent early because a caller named an unknown
+/// datanode's address. Callers could name any number of addresses.
 const ASK_MS: Millis = 100;
 
-/// Size from which the disk takes longer to write a replica than to begin and end a sync.
+/// Size from which writing a replica's bytes dominates the time of its sync.
 const LARGE_BYTES: u32 = 1 << 20;
 
-/// The socket's path, and a number by which clients recognize this datanode's run.
+/// The path of the lender's socket, and a number that identifies this run of the datanode.
 #[derive(Debug, Clone)]
 pub(super) struct Place {
     pub path: PathBuf,
@@ -47,19 +47,19 @@ pub(super) struct Place {
 pub(super) struct Shared {
     core: RwLock<Datanode<RealDisk>>,
     directories: Mutex<Directories>,
-    /// A call met a disk's error, so the directories need a test.
+    /// A call met a disk's error, so the next tick tests the directories.
     suspicious: AtomicBool,
     tokens: TokenKey,
     /// The identity that its answers prove.
     pub identity: Identity,
-    /// The socket for programs on this host; unset if it doesn't lend.
+    /// The lender's socket for programs on this host; unset if the datanode doesn't lend.
     lender: OnceLock<Place>,
     members: RwLock<Members>,
     waiting: Waiting,
-    /// None once the datanode ends, which wakes the threads that wait for fetches.
+    /// None once the datanode ends: dropping the sender wakes the threads that wait for fetches.
     fetches: Mutex<Option<mpsc::Sender<Fetch>>>,
     beating: Stop,
-    /// Has heartbeats sent at once.
+    /// Sends a heartbeat at once when the namenode has orders.
     pub rousing: Rousing,
     others: Mutex<Vec<Stop>>,
     ended: AtomicBool,
@@ -67,7 +67,7 @@ pub(super) struct Shared {
     /// Number of datanodes on the same disks.
     pub sharing: u64,
     clock: Clock,
-    /// When it last asked the namenode for unknown datanodes.
+    /// When it last sent an early heartbeat because of an unknown datanode.
     asked_ms: AtomicU64,
     /// How far the namenode's clock is ahead of this host's.
     ahead_ms: AtomicU64,
@@ -81,7 +81,7 @@ pub(super) struct Members {
     addresses: HashSet<SocketAddr>,
 }
 
-/// Callers that wait for their writes' turn.
+/// Callers that wait for the end of their operations, each with a number and, once known, the result.
 #[derive(Default)]
 struct Waiting {
     last: AtomicU64,
@@ -129,14 +129,14 @@ impl Shared {
         self.core.read().unwrap_or_else(|_| half_changed())
     }
 
-    /// Whether it is unusable, so that the process should end: a thread panicked amid a change, or
-    /// no data directory works.
+    /// Whether the datanode is unusable, so that the process should end: a thread panicked during a
+    /// change, or no data directory works.
     pub(super) fn has_failed(&self) -> bool {
         self.core.is_poisoned() || self.directories().usable() == 0
     }
 
-    /// Changes the core and handles the consequences: wakes callers, starts fetches, and sends a
-    /// heartbeat with news.
+    /// Changes the core, and then does what the core demands: wakes callers, starts fetches, and sends a
+    /// heartbeat if there is news.
     ///
     /// # Panics
     /// If an earlier change panicked.
@@ -168,7 +168,10 @@ impl Shared {
         value
     }
 
-    /// Begins an operation that ends later, and waits for its end.
+    /// Begins an operation, and waits for its end.
+    ///
+    /// # Errors
+    /// OutcomeUnknown: it hasn't ended at `until`; otherwise the operation's.
     pub(super) fn wait_for(
         &self,
         begin: impl FnOnce(&mut Datanode<RealDisk>, u64),
@@ -179,8 +182,8 @@ impl Shared {
         self.waiting.wait(caller, until)
     }
 
-    /// Syncs a large replica's bytes outside the lock. The core's own sync, which blocks all
-    /// callers, then has little left.
+    /// Syncs a large replica's bytes outside the lock. The core syncs later under the lock, which blocks all
+    /// callers; then few bytes are left.
     pub(super) fn sync_ahead(&self, chunk: ChunkId) -> Result<()> {
         let core = self.read();
         let large = core.replica(chunk).is_some_and(|replica| replica.length >= LARGE_BYTES);
@@ -193,7 +196,7 @@ impl Shared {
         Err(Error::Disk)
     }
 
-    /// Ends a seal that `begin` begins. Its syncs block no other caller.
+    /// Begins a seal with `begin`, syncs outside the lock, so that other callers aren't blocked, and ends it.
     pub(super) fn seal(
         &self,
         begin: impl FnOnce(&mut Datanode<RealDisk>) -> Result<Option<Sealing<Grouped<RealDisk>>>>,
@@ -207,7 +210,7 @@ impl Shared {
         }
     }
 
-    /// Records a call's result: a disk's error makes all directories suspicious.
+    /// Returns `result`. If it is a disk's error, the next tick tests all directories.
     pub(super) fn noted<T>(&self, result: Result<T>) -> Result<T> {
         if matches!(result, Err(Error::Disk)) {
             self.suspicious.store(true, Ordering::Relaxed);
@@ -218,7 +221,7 @@ impl Shared {
     /// Does the periodic work, once a second: scrubs and checks the directories.
     pub(super) fn tick(&self) {
         let suspicious = self.suspicious.swap(false, Ordering::Relaxed);
-        // The callers of an operation on the disk have long timed out by then.
+        // After this time, the callers of an operation on the disk have timed out long ago.
         let patience = Duration::from_millis(self.config.disk_ms);
         let failing = self.directories().tick(suspicious, patience);
         for index in &failing {
@@ -232,7 +235,7 @@ impl Shared {
             core.set_room(&room);
             core.tick(now);
         });
-        // A failed sync leaves an older point, as a power failure does.
+        // Ignore errors: as after a power failure, an older point is then on disk.
         let memory = self.change(|core| core.unsynced_memory());
         memory.iter().for_each(|file| drop(file.sync_data()));
     }
@@ -257,17 +260,17 @@ impl Shared {
         Ok(())
     }
 
-    /// Sleeps until the next heartbeat is due; true if the datanode ends.
+    /// Sleeps for `time`, or until a heartbeat is due early. True if the datanode ends.
     pub(super) fn sleep(&self, time: std::time::Duration) -> bool {
         self.beating.sleep(time)
     }
 
-    /// Registers another thread's stop signal, for the end.
+    /// Registers another thread's stop signal, which [`Shared::end`] sets.
     pub(super) fn also_stop(&self, stop: Stop) {
         self.others.lock().unwrap_or_else(PoisonError::into_inner).push(stop);
     }
 
-    /// Ends fetches, and stops the registered threads.
+    /// Ends the fetches, and stops the threads whose signals are registered.
     pub(super) fn end(&self) {
         self.ended.store(true, Ordering::Relaxed);
         self.fetches().take();
@@ -301,7 +304,7 @@ impl Shared {
         let known = members.addresses.contains(&canonical(address));
         let now = self.clock.now();
         if !known && now >= self.asked_ms.load(Ordering::Relaxed) + ASK_MS {
-            // It may have joined since the last heartbeat; the next answer shows.
+            // It may have joined since the last heartbeat. The answer to an early one shows that.
             self.asked_ms.store(now, Ordering::Relaxed);
             self.beating.nudge();
         }
@@ -323,7 +326,7 @@ impl Shared {
         wall().wrapping_add(self.ahead_ms.load(Ordering::Relaxed))
     }
 
-    /// Sets the socket for programs on this host, if it lends.
+    /// Sets the lender's socket, if the datanode lends.
     pub(super) fn lends_at(&self, place: Option<&Place>) {
         if let Some(place) = place {
             // Only the start sets it.
@@ -350,19 +353,19 @@ impl Shared {
         proofs::demand_source(&self.tokens, self.identity, call, self.time())
     }
 
-    /// A token for another datanode. A holder of the cluster's key may make one.
+    /// A token to read a chunk at another datanode. Any holder of the cluster's key can make tokens.
     pub(super) fn token(&self, chunk: ChunkId, stamp: Stamp) -> Token {
         Token::new(&self.tokens.token(chunk, stamp, Right::Read, self.time() + TOKEN_MS))
     }
 }
 
-/// Panics, since an earlier panic left the core half changed. So it sends no answers and no
-/// heartbeats from that state; only a new start knows the disk's state.
+/// Panics, since an earlier panic left the core half changed. So the datanode sends no answers and no
+/// heartbeats from that state. A new start reads the state from the disks.
 fn half_changed() -> ! {
-    panic!("this datanode panicked in the midst of a change before")
+    panic!("this datanode panicked during an earlier change, so its state can't be used: restart it")
 }
 
-/// The address with IPv4 in its own form, even if it came mapped to IPv6.
+/// The address, as IPv4 if it is an IPv4 address that was mapped to IPv6.
 fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
@@ -400,8 +403,7 @@ impl Waiting {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 map.remove(&caller);
-                // The datanode may still apply a write that it holds; the caller finds out by
-                // retrying.
+                // The datanode may still apply the write later. The caller finds out by retrying.
                 return Err(Error::OutcomeUnknown);
             }
             map = self.changed.wait_timeout(map, left).unwrap_or_else(PoisonError::into_inner).0;

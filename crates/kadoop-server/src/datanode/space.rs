@@ -1,6 +1,6 @@
-//! Room in data directories.
+//! The space of data directories.
 
-/// Bytes of a file system.
+/// Total and available bytes of a file system or directory.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Space {
     pub capacity: u64,
@@ -8,7 +8,7 @@ pub(super) struct Space {
 }
 
 impl Space {
-    /// The share of each of `sharing` datanodes or directories.
+    /// One share, if `sharing` datanodes or directories share this space equally.
     pub(super) fn share(self, sharing: u64) -> Self {
         let of = sharing.max(1);
         Self { capacity: self.capacity / of, available: self.available / of }

@@ -1,5 +1,5 @@
-//! Watches one data directory in a separate thread, so a disk that hangs instead of failing blocks
-//! only that thread.
+//! Checks one data directory in a separate thread. If its disk hangs instead of failing, only that thread
+//! blocks.
 
 use super::space::Space;
 use std::{
@@ -12,8 +12,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A directory's last known state. After a drop, its thread ends once the disk lets it; no other
-/// thread waits for that.
+/// A directory's latest known state. After a drop, its thread ends as soon as its disk operation ends. No
+/// other thread waits for that.
 pub(super) struct Watch {
     asks: mpsc::Sender<bool>,
     answers: mpsc::Receiver<io::Result<()>>,
@@ -26,8 +26,8 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Watches a directory with `space`. `look` returns its current space and, if its argument is
-    /// true, tests whether the directory works.
+    /// Begins to watch a directory, whose space is now `space`. `look` returns the current space and, if
+    /// its argument is true, tests whether the directory works.
     ///
     /// # Errors
     /// No thread can be started.
@@ -51,13 +51,13 @@ impl Watch {
         Ok(Self { asks, answers, asked: None, suspicious: false, space })
     }
 
-    /// Space found by the last check.
+    /// Space found by the last finished check.
     pub(super) fn space(&self) -> Space {
         *self.space.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the result of the last check and begins the next, without waiting. With `suspicious`,
-    /// the next check tests the directory.
+    /// Takes the result of the pending check and begins the next, without waiting. If the pending check
+    /// still runs, no new one begins. With `suspicious`, the next check also tests the directory.
     ///
     /// # Errors
     /// The directory doesn't work, or hasn't answered for `patience`.
@@ -106,7 +106,7 @@ mod tests {
             watch.tick(false, PATIENCE).unwrap();
             watch.space().available == 40
         });
-        // While a check is under way no other begins, but the request to test isn't forgotten.
+        // While a check runs, no other begins, but the request for a test is remembered.
         watch.tick(true, PATIENCE).unwrap();
         eventually("it was tried", || watch.tick(false, PATIENCE).is_err());
     }

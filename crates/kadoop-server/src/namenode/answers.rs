@@ -1,4 +1,4 @@
-//! The namenode's answers: from wire to core and back.
+//! The service for clients: translates calls for the core, and its answers for the wire.
 
 use super::{Shared, audit::Asked, hosts::Known};
 use std::{
@@ -31,7 +31,7 @@ pub(super) struct Names(pub Arc<Shared>);
 
 pub(super) type Answered<T> = std::result::Result<T, ServiceError>;
 
-/// No features beyond the version yet.
+/// Optional features of this version: none yet.
 pub(super) const FEATURES: u64 = 0;
 
 impl wire::KadoopNamenodeV1Service for Names {
@@ -41,7 +41,7 @@ impl wire::KadoopNamenodeV1Service for Names {
 
     fn nn_join(&self, call: &Request, _: wire::KdHello) -> Answered<wire::KdWelcome> {
         let shared = &self.0;
-        // The holder of a credential has its number already.
+        // A credential already contains its client's number.
         let own = Shared::own_client(call).map(Ok);
         let client = own.unwrap_or_else(|| shared.join_client()).map_err(refuse)?;
         let config = &shared.config;
@@ -135,7 +135,7 @@ impl wire::KadoopNamenodeV1Service for Names {
             let answer = self.0.open(call, &caller, request, (&mutation, &opening), true)?;
             let first = match &answer {
                 Answer::Begun { first, .. } => {
-                    // Addresses are unknown only just after a restart, so ask again.
+                    // An address is unknown only just after a restart, so the client should retry.
                     let reach = self.0.addressed(first, self.0.token_ms_for(call));
                     Some(Box::new(new_chunk_to_wire(first, reach.map_err(|_| Error::Unavailable)?)))
                 }
@@ -336,7 +336,7 @@ impl wire::KadoopNamenodeV1Service for Names {
 }
 
 impl Shared {
-    /// Opens a file for writing; a new one with its first chunk, if `begins`.
+    /// Opens a file for writing. With `begins`, a new file gets its first chunk, too.
     fn open(
         &self,
         call: &Request,
@@ -349,29 +349,30 @@ impl Shared {
         match &mut mutation {
             Mutation::Create { min_replicas, .. } => *min_replicas = narrow(opening.min_replicas)?,
             Mutation::Append { .. } => {}
-            _ => return Err(Error::Invalid("that opens no file for writing")),
+            _ => return Err(Error::Invalid("this operation doesn't open a file for writing")),
         }
         let session = session_from_wire(&opening.session)?;
         let caller = Caller { session, ..self.caller(call, caller)? };
         self.mutate(call, &caller, request, &mutation, begins)
     }
 
-    /// The opened file in an answer.
+    /// The wire form of the opened file in an answer.
     fn opened(&self, answer: &Answer) -> Result<wire::KdOpenedFile> {
         let (file, length, chunk_bytes, replication) = match *answer {
             Answer::Opened { file, length, chunk_bytes, replication } => {
                 (file, length, chunk_bytes, replication)
             }
             Answer::Begun { file, chunk_bytes, replication, .. } => (file, 0, chunk_bytes, replication),
-            _ => return Err(Error::Invalid("the request was another one before")),
+            _ => return Err(Error::Invalid("another operation used this request id before")),
         };
         let opened = wire::KdOpened { file: file.0, length, chunk_bytes, replication: replication.into() };
-        // The file's own record is on disk. Don't wait for the records of others.
+        // The record of this file is on disk. Don't use `ask`: it would wait for other callers' records.
         let min_replicas = self.read().min_replicas(file);
         Ok(wire::KdOpenedFile { opened, min_replicas: min_replicas as u32 })
     }
 
-    /// Executes a mutation, once, and records it. With `begins`, a new file gets its first chunk.
+    /// Executes a mutation at most once, and writes it to the audit log. With `begins`, a new file gets
+    /// its first chunk.
     fn mutate(
         &self,
         call: &Request,
@@ -400,7 +401,7 @@ impl Shared {
         };
         if let Some(asked) = Asked::of(mutation) {
             let error = match (&answer, mutation) {
-                // No error for the client, but the record must not look like a removal.
+                // The client gets no error, but the audit record mustn't claim that something was deleted.
                 (Ok(Answer::Changed(false)), Mutation::Delete { .. }) => Some(&Error::NotFound),
                 _ => answer.as_ref().err(),
             };
@@ -417,9 +418,9 @@ impl Shared {
         }
     }
 
-    /// A number for a new client. Without room in the log it gets 0: reading needs no number. A
-    /// mutation is refused meanwhile. Later the client has to join anew, since no client has number
-    /// 0.
+    /// A number for a new client. While the log's disk is full, it is 0: reads need no number, and
+    /// mutations are refused then anyway. Once there is room, a mutation makes the client join again,
+    /// since no client has number 0.
     pub(super) fn join_client(&self) -> Result<ClientId> {
         self.change(|namenode, now| match self.commit.is_short_of_room() {
             true => Ok(ClientId(0)),
@@ -431,18 +432,18 @@ impl Shared {
         self.tokens.token(chunk, stamp, right, Self::token_time() + good_ms)
     }
 
-    /// Datanodes on the host that a call comes from, by its connection: no client can claim to be
-    /// elsewhere.
+    /// Datanodes on the caller's host. The host is known from the connection, so a client can't claim
+    /// another one.
     fn near(&self, caller: IpAddr) -> Vec<NodeId> {
         self.hosts.read().unwrap_or_else(PoisonError::into_inner).near(caller)
     }
 
-    /// A token for the chunk, and the addresses of its pipeline.
+    /// The addresses of the chunk's pipeline, and tokens for the chunk and for its source, if any.
     fn addressed(&self, new: &NewChunk, good_ms: Millis) -> Result<Reach> {
         let hosts = self.hosts.read().unwrap_or_else(PoisonError::into_inner);
         let place = |node| hosts.get(node).map(|host| (host.address, host.identity));
-        // An address is unknown only just after a restart. The namenode will learn it, or the
-        // writer abandons the chunk. The chunk is logged, so this isn't a refusal.
+        // An address is unknown only just after a restart. A heartbeat will bring it, or the writer
+        // abandons the chunk. The chunk is in the log already, so this mustn't look like a refusal.
         let places: Option<Vec<_>> = new.pipeline.iter().map(|member| place(member.node)).collect();
         let places = places.ok_or(Error::OutcomeUnknown)?;
         let token = self.token(new.chunk, new.stamp, Right::Write, good_ms);
@@ -451,8 +452,8 @@ impl Shared {
         Ok(Reach { places, token, source })
     }
 
-    /// Sorts replicas in the order in which a reader should ask them: those on its own host first,
-    /// the others so that readers spread over them.
+    /// The wire form of the file's chunks. Sorts the replicas in the order in which a reader should try
+    /// them: those on its host first, the others so that readers spread over them.
     fn located(&self, located: &Located, reader: IpAddr, good_ms: Millis) -> wire::KdLocated<'static> {
         let mut named = BTreeSet::new();
         let hosts = self.hosts.read().unwrap_or_else(PoisonError::into_inner);
@@ -478,8 +479,9 @@ impl Shared {
     }
 }
 
-/// The same for each call of one reader for a chunk, different for other readers and for
-/// neighbouring chunks. A simpler hash sends a reader to one datanode several times in a row.
+/// A sort key that spreads readers over datanodes. It is stable for the same reader and chunk, and
+/// differs for other readers and for neighbouring chunks. A simpler hash sends a reader to the same
+/// datanode for several chunks in a row.
 fn spread(chunk: ChunkId, node: NodeId, reader: IpAddr) -> u64 {
     let mut hasher = DefaultHasher::new();
     (chunk, node, reader).hash(&mut hasher);

@@ -1,4 +1,4 @@
-//! Limits on logins: how many at a time, and how soon after a failed one.
+//! Limits on logins: how many run at a time, and how soon one may follow a failed one.
 
 use std::{
     collections::HashMap,
@@ -8,13 +8,13 @@ use std::{
 
 /// Most passwords checked at a time: each takes some 20 ms of a core and 19 MiB (argon2id).
 const AT_ONCE: usize = 4;
-/// Most checks for one address: half of all.
+/// Most passwords checked at a time for one address: half of all.
 const AT_ONCE_OF_ONE: usize = AT_ONCE / 2;
 /// Pause before the second attempt; each further failure doubles it.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 /// The longest pause, after many failures.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// Most pairs of user and address with remembered failures; some 100 bytes each.
+/// Most pairs of user and address whose failures are remembered, at some 100 bytes each.
 const PAIRS: usize = 65_536;
 
 /// The logins under way, and the recent failures.
@@ -26,8 +26,8 @@ pub(super) struct Attempts {
 
 type Pair = (String, Origin);
 
-/// An address that attempts count for. In IPv6 a host owns its whole /64 (RFC 4291, section
-/// 2.5.4), so the lower half is zero. All loopback addresses are one.
+/// The address that an attempt is counted under. An IPv6 host owns a whole /64 (RFC 4291, section
+/// 2.5.4), so the lower half of an IPv6 address is set to zero. All loopback addresses become one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Origin(IpAddr);
 
@@ -52,12 +52,12 @@ struct Failed {
 pub(super) enum Later {
     /// Too many checks are under way.
     Crowded,
-    /// This user's last login from this origin has just failed.
+    /// This user's latest login from this origin failed, and the pause after it isn't over.
     Failed,
 }
 
 impl Attempts {
-    /// Whether a password may be checked now. Call [`Attempts::end`] after the check.
+    /// Permits a check of a password now, or says why not. Call [`Attempts::end`] after the check.
     pub(super) fn begin(&mut self, user: &str, from: Origin, now: Instant) -> Result<(), Later> {
         if self.failed.get(&(user.to_owned(), from)).is_some_and(|failed| now < failed.again_at) {
             return Err(Later::Failed);
@@ -82,7 +82,7 @@ impl Attempts {
             return;
         }
         if self.failed.len() >= PAIRS {
-            // Evict pairs whose pause is over. If none is, forget all.
+            // Evict the pairs whose pause is over. If all pauses still run, evict all pairs.
             self.failed.retain(|_, failed| now < failed.again_at);
             if self.failed.len() >= PAIRS {
                 self.failed.clear();

@@ -1,4 +1,4 @@
-//! Audit records of operations on names, in HDFS's words as far as it has them.
+//! Audit records of operations on paths. Operations that HDFS also has are named as in HDFS's audit log.
 
 use super::Shared;
 use strait_flexrpc::Request;
@@ -21,7 +21,8 @@ impl<'a> Asked<'a> {
         Self { operation, path, target: None }
     }
 
-    /// None for mutations of a file that its writer has opened: opening it was recorded.
+    /// The record's operation and paths. None for mutations of a file that is open for writing: its
+    /// opening was recorded.
     pub(super) fn of(mutation: &'a Mutation) -> Option<Self> {
         Some(match mutation {
             Mutation::Mkdirs { path, .. } => Self::new("mkdirs", path),
@@ -43,7 +44,7 @@ impl<'a> Asked<'a> {
 }
 
 impl Shared {
-    /// Records the operation, and returns its outcome.
+    /// Writes the operation to the audit log, and returns `answer` unchanged.
     pub(super) fn audited<T>(
         &self,
         call: &Request,
@@ -55,7 +56,7 @@ impl Shared {
         answer
     }
 
-    /// Records an operation, with its error if it failed.
+    /// Writes an operation to the audit log, with its error if it failed.
     pub(super) fn record(&self, call: &Request, caller: &Caller, asked: Asked<'_>, error: Option<&Error>) {
         if let Some(log) = &self.audit {
             let why = error.map(Error::to_string);

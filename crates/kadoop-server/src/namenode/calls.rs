@@ -37,7 +37,7 @@ const PROCEDURES: [&str; 24] = [
     "begin",
     "concat",
 ];
-/// NN_MUTATE, NN_OPEN and NN_BEGIN, which cover several operations.
+/// Numbers of NN_MUTATE, NN_OPEN, NN_BEGIN and NN_CONCAT. The first three cover several operations.
 const MUTATE: u32 = 3;
 const OPEN: u32 = 21;
 const BEGIN: u32 = 22;
@@ -62,7 +62,7 @@ pub(super) fn names() -> Vec<&'static str> {
     PROCEDURES.into_iter().chain(MUTATIONS).chain(["heartbeat", "login"]).collect()
 }
 
-/// Index of a client's call.
+/// Index of a client's operation in [`names`].
 pub(super) fn operation(request: &Request) -> usize {
     match request.procedure.number {
         number @ (MUTATE | OPEN | BEGIN) => {
@@ -73,18 +73,18 @@ pub(super) fn operation(request: &Request) -> usize {
     }
 }
 
-/// Index of a datanode's call.
+/// Index of a datanode's operation in [`names`].
 pub(super) fn of_cluster(request: &Request) -> usize {
     match request.procedure.number {
         0 => 0,
         1 | 2 => PROCEDURES.len() + MUTATIONS.len(),
-        // It waits on purpose.
+        // A watch (CL_WATCH) waits on purpose.
         3 => UNCOUNTED,
         _ => usize::MAX,
     }
 }
 
-/// Index of a call without a key.
+/// Index, in [`names`], of an operation that needs no key.
 pub(super) fn of_login(request: &Request) -> usize {
     match request.procedure.number {
         0 => 0,

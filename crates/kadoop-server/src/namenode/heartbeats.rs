@@ -28,14 +28,14 @@ use strait_kadoop_wire::{
     wire,
 };
 
-/// Longest time that a datanode's watch is left unanswered.
+/// Longest time before the namenode answers a datanode's watch.
 const WATCH: Duration = Duration::from_secs(10);
 
 /// The service for datanodes.
 pub(super) struct Heartbeats(pub Arc<Shared>);
 
-/// Where the datanode serves. One that listens on all addresses serves at the one from which it
-/// calls.
+/// The address at which the datanode serves. If it names an unspecified address (it listens on all),
+/// this is the address from which it calls, with the named port.
 pub(super) fn address_of(told: &wire::KdHeartbeat<'_>, peer: SocketAddr) -> Result<SocketAddr> {
     let mut address = address_from_wire(&told.address)?;
     if address.ip().is_unspecified() {
@@ -44,7 +44,7 @@ pub(super) fn address_of(told: &wire::KdHeartbeat<'_>, peer: SocketAddr) -> Resu
     Ok(address)
 }
 
-/// Logs at most one line per heartbeat, however many replicas are damaged.
+/// Logs that a heartbeat reports damaged replicas: one line, however many they are.
 fn tell_damaged(beat: &Heartbeat, node: NodeId) {
     let damaged = beat.changes.iter().filter_map(|change| match change {
         Change::Corrupt { chunk, .. } => Some(chunk.0),
@@ -52,7 +52,7 @@ fn tell_damaged(beat: &Heartbeat, node: NodeId) {
     });
     let (replicas, chunk) = (damaged.clone().count(), damaged.clone().next());
     if let Some(chunk) = chunk {
-        tracing::warn!(node = node.0, replicas, chunk, "a datanode has found replicas damaged");
+        tracing::warn!(node = node.0, replicas, chunk, "a datanode has found damaged replicas");
     }
 }
 
@@ -66,7 +66,7 @@ impl wire::KadoopClusterV1Service for Heartbeats {
         call: &Request,
         beat: wire::KdHeartbeat<'static>,
     ) -> Answered<wire::KdHeartbeatAnswer<'_>> {
-        // An older datanode doesn't tell what it has heard.
+        // An older datanode doesn't report the point of the log, or the numbers, that it knows of.
         let (seen, highest) = (Point::default(), Default::default());
         Ok(self.0.answer(&beat, seen, highest, call.peer)?.answer)
     }
@@ -97,9 +97,9 @@ impl Shared {
         })
     }
 
-    /// Refuses a second process with the same identity, as a copied disk has it: the two would end
-    /// each other's sessions for ever. A datanode restarted at another address waits until its last
-    /// run is stale.
+    /// Refuses a second process with the same identity, for example on a copy of a disk: each of the two
+    /// would end the other's session again and again. So a datanode that restarts at another address
+    /// is refused until its previous run is stale.
     fn demand_sole(&self, beat: &Heartbeat, address: SocketAddr) -> Result<()> {
         let Some((node, run)) = self.read().run_of(beat.identity) else { return Ok(()) };
         let now = self.clock.now();
@@ -140,7 +140,7 @@ impl Shared {
             })?;
             match taken {
                 Some(answer) => break answer,
-                // A part of a full report is taken. Other calls have their turns.
+                // One part of a full report is applied. Let other calls get the lock before the next part.
                 None => thread::sleep(SWEEP_PAUSE),
             }
         };

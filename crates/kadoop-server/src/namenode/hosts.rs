@@ -1,4 +1,4 @@
-//! The datanodes' addresses and fill, from their heartbeats.
+//! The datanodes' addresses, capacity and used bytes, from their heartbeats.
 
 use std::{
     collections::BTreeMap,
@@ -7,11 +7,11 @@ use std::{
 use strait_kadoop_core::{Identity, Millis, NodeId};
 use strait_kadoop_wire::Host;
 
-/// A datanode with less room isn't chosen for being near. Other writes before its next heartbeat
-/// could fill it, and each chunk that it refuses then costs a broken pipeline.
+/// A datanode with less room gets no preference for being on the writer's host. Other writes before its
+/// next heartbeat could fill it, and each chunk that it refuses then costs a broken pipeline.
 const NEAR_ROOM_BYTES: u64 = 256 << 20;
 
-/// A datanode, by its last heartbeat.
+/// A datanode, as its latest heartbeat describes it.
 #[derive(Debug, Clone)]
 pub(super) struct Known {
     pub host: Host,
@@ -20,6 +20,7 @@ pub(super) struct Known {
     pub calls_from: IpAddr,
     pub capacity_bytes: u64,
     pub used_bytes: u64,
+    /// When its latest heartbeat came.
     pub heard: Millis,
 }
 
@@ -29,20 +30,21 @@ impl Known {
         self.host.address.ip().to_canonical() == of || self.calls_from.to_canonical() == of
     }
 
-    /// A datanode without capacity has lost its directories, and notices that at the next write.
+    /// A datanode that reports no capacity isn't nearly full: it has lost its directories, and the next
+    /// write there notices that.
     fn is_nearly_full(&self) -> bool {
         self.capacity_bytes > 0
             && self.capacity_bytes - self.used_bytes.min(self.capacity_bytes) < NEAR_ROOM_BYTES
     }
 }
 
-/// All datanodes heard of since this process started.
+/// All datanodes that have sent a heartbeat since this process started.
 #[derive(Debug, Default)]
 pub(super) struct Hosts {
     known: BTreeMap<NodeId, Known>,
-    /// Datanodes that a second process claims to be, since when, and whether that was logged.
+    /// Datanodes whose identity a second process claims: since when, and whether that was logged.
     rivalled: BTreeMap<NodeId, (Millis, bool)>,
-    /// Changes whenever an address changes.
+    /// Changes whenever a datanode is added or removed, or its address, name or rack changes. 0: empty.
     pub edition: u64,
 }
 
@@ -51,13 +53,14 @@ impl Hosts {
     pub(super) fn note(&mut self, known: Known, random: impl FnOnce() -> u64) {
         let old = self.known.get(&known.host.node);
         if old.is_none_or(|old| old.host != known.host) {
-            // The first is random, so that editions of two runs of the namenode differ.
+            // The first edition is random, so that those of two runs of the namenode differ.
             self.edition = if self.edition == 0 { random() } else { self.edition.wrapping_add(1) };
         }
         self.known.insert(known.host.node, known);
     }
 
-    /// The datanode's other service address, if it was heard there less than `stale_ms` ago.
+    /// The datanode's known service address, if it isn't `address` and its latest heartbeat came from
+    /// there less than `stale_ms` ago.
     pub(super) fn elsewhere(
         &self,
         node: NodeId,
@@ -69,9 +72,9 @@ impl Hosts {
         Some(known.host.address).filter(|other| *other != address)
     }
 
-    /// Records whether a second process claims to be the datanode. True once it is certain that both
-    /// run: the first was heard after the second had called. A datanode that was moved, or whose disks
-    /// were swapped with another's, is no such case.
+    /// Records whether a second process claims to be the datanode (`rivalled`). Returns true once, as soon
+    /// as both certainly run: the first one sent a heartbeat after the second one's first. A datanode that
+    /// moved to another address, or swapped disks with another, doesn't do that.
     pub(super) fn note_rival(&mut self, node: NodeId, rivalled: bool, now: Millis) -> bool {
         if !rivalled {
             self.rivalled.remove(&node);
@@ -83,7 +86,7 @@ impl Hosts {
         certain && !std::mem::replace(told, certain)
     }
 
-    /// Forgets a datanode that isn't in the cluster any more.
+    /// Removes a datanode that has left the cluster.
     pub(super) fn forget(&mut self, identity: Identity) {
         let before = self.known.len();
         self.known.retain(|_, known| known.host.identity != identity);
@@ -139,7 +142,7 @@ mod tests {
         let away = [10, 0, 0, 2];
         let hosts = hosts(&[(HERE, HERE, 0), (away, away, 0), (away, HERE, 0), (HERE, away, 0)]);
         assert_eq!(hosts.near(HERE.into()), [1, 3, 4].map(NodeId));
-        // An IPv4 caller of a dual-stack socket.
+        // A dual-stack socket shows an IPv4 caller so.
         let mapped = std::net::Ipv4Addr::from(HERE).to_ipv6_mapped();
         assert_eq!(hosts.near(mapped.into()), [1, 3, 4].map(NodeId));
         assert!(hosts.is_near(NodeId(3), HERE.into()) && !hosts.is_near(NodeId(2), HERE.into()));
@@ -151,7 +154,7 @@ mod tests {
         let node = NodeId(1);
         let hear = |hosts: &mut Hosts, heard| hosts.known.get_mut(&node).unwrap().heard = heard;
         hear(&mut hosts, 100);
-        // It was moved: the first one isn't heard any more.
+        // The datanode moved: the first process sends no more heartbeats.
         assert!(!hosts.note_rival(node, true, 200) && !hosts.note_rival(node, true, 700));
         hear(&mut hosts, 800);
         assert!(hosts.note_rival(node, true, 900) && !hosts.note_rival(node, true, 950));

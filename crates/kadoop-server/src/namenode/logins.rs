@@ -27,26 +27,26 @@ use strait_kadoop_wire::{
 use strait_telemetry::{Record, Seldom};
 use strait_xdr::Text;
 
-/// A credential's lifetime: a stolen one ends after this time, at most.
+/// Default lifetime of a credential. A stolen one is useless after this time.
 const CREDENTIAL_MS: Millis = 15 * 60 * 1000;
-/// After a login the client can renew its credential this long without the password: a working
-/// day and more.
+/// Default time after a login in which a client can renew its credential without the password: more
+/// than a working day.
 const RENEWABLE_MS: Millis = 24 * 60 * 60 * 1000;
-/// Lifetime of a chunk's token for the holder of a credential. Datanodes check tokens without the
-/// namenode, so tokens outlive a revoked credential by up to this time.
+/// Default lifetime of a chunk's token for the holder of a credential. Datanodes check tokens without
+/// asking the namenode, so tokens stay valid for up to this time after a credential was revoked.
 const TOKEN_MS: Millis = 60 * 1000;
 
 /// The users that may log in.
 pub trait Accounts: Send + Sync + 'static {
-    /// The user's epoch, if the password is right. May take tens of milliseconds of a core, and
-    /// must take as long for an unknown user.
+    /// The user's epoch, if the password is right. A check may cost tens of milliseconds of processor time.
+    /// It must take the same time for an unknown user, so that callers can't find out which users exist.
     fn log_in(&self, user: &str, password: &str) -> Option<Epoch>;
 
-    /// The user's current epoch, which changes when the user is added or removed, or its password
-    /// changes. None: there is no such user. The namenode asks with every call.
+    /// The user's current epoch, which changes whenever the user is added or the password is set. None:
+    /// there is no such user. The namenode calls this for every call of a user.
     fn epoch(&self, user: &str) -> Option<Epoch>;
 
-    /// The user's groups, at most 1,024. The namenode asks with every call.
+    /// The user's groups, at most 1,024. The namenode calls this for every call of a user.
     fn groups(&self, user: &str) -> Vec<String>;
 }
 
@@ -55,14 +55,14 @@ pub trait Accounts: Send + Sync + 'static {
 pub struct Logins {
     /// The users.
     pub accounts: Arc<dyn Accounts>,
-    /// The certificate: passwords and credentials cross the wire by TLS only.
+    /// The certificate for TLS. Passwords and credentials are accepted over TLS only.
     pub tls: ServerTls,
     /// A credential's lifetime.
     pub credential_ms: Millis,
     /// How long after a login a client can renew its credential without the password.
     pub renewable_ms: Millis,
-    /// Lifetime of the chunks' tokens of a credential's holder. For this long the holder can read
-    /// and write at datanodes after its credentials ended.
+    /// Lifetime of a chunk's token for the holder of a credential. After the credential ends, its holder
+    /// can still read and write at datanodes for up to this time.
     pub token_ms: Millis,
 }
 
@@ -112,13 +112,13 @@ impl KeyLookup for Desk {
     }
 }
 
-/// The caller, if it has a credential; None if it has the clients' key.
+/// The credential of the call's caller; None if the caller has the clients' key instead.
 fn holder(call: &Request) -> Option<&Credentialed> {
     let holder: &dyn Any = call.holder.as_deref()?;
     holder.downcast_ref()
 }
 
-/// The user whose credential the caller has; None if it has the clients' key.
+/// The user of the caller's credential; None if the caller has the clients' key instead.
 pub(super) fn user_of(call: &Request) -> Option<&str> {
     holder(call).map(|holder| holder.granted.user.as_ref())
 }
@@ -132,12 +132,15 @@ impl Desk {
         self.logins.tls.clone()
     }
 
-    /// Takes a place among the password checks.
+    /// Begins a check of a password, within the limits.
+    ///
+    /// # Errors
+    /// Limit: too many checks run, or the user failed from this address shortly before.
     fn begin(&self, user: &str, from: IpAddr) -> Result<()> {
         self.attempts().begin(user, from.into(), Instant::now()).map_err(|later| match later {
-            Later::Crowded => Error::Limit("too many logins at a time; try again"),
+            Later::Crowded => Error::Limit("too many logins are being checked; try again"),
             Later::Failed => {
-                Error::Limit("a login of this user from this address has failed; try again later")
+                Error::Limit("this user's latest login from this address failed; try again in some seconds")
             }
         })
     }
@@ -154,7 +157,7 @@ impl Desk {
     }
 
     fn credential(&self, granted: &Granted, epoch: &Epoch) -> Result<wire::KdCredential<'static>> {
-        let id = granted.id().ok_or(Error::Invalid("a user's name is too long"))?;
+        let id = granted.id().ok_or(Error::Invalid("the user's name is too long for a credential"))?;
         let left = |until: Millis| u32::try_from(until.saturating_sub(wall())).unwrap_or(u32::MAX);
         Ok(wire::KdCredential {
             secret: self.key.secret(&id, epoch),
@@ -170,7 +173,7 @@ impl Desk {
     }
 }
 
-/// The program for callers without a key.
+/// The service for callers without a key.
 pub(super) struct LoginDesk(pub Arc<Shared>);
 
 impl wire::KadoopLoginV1Service for LoginDesk {
@@ -196,14 +199,14 @@ impl Shared {
         password: &Text<'_>,
     ) -> Result<wire::KdCredential<'static>> {
         let desk = self.desk.as_ref().ok_or(Error::Unauthenticated)?;
-        // FlexRPC has refused unencrypted calls already.
+        // FlexRPC refuses unencrypted calls without a key. This is a second check.
         if !call.encrypted {
             return Err(Error::Unauthenticated);
         }
         let (user, password) = (text(user)?, text(password)?);
         let from = call.peer.ip().to_canonical();
-        // Don't log a refusal here: it says nothing about the password, and anybody can cause any
-        // number of them.
+        // Don't log this refusal: the password wasn't checked, and anybody can cause any number of
+        // refusals.
         desk.begin(user, from)?;
         let checked = desk.check(user, password, from);
         self.note_login(user, from, checked.as_ref().err());
@@ -232,7 +235,7 @@ impl Shared {
                 from,
                 protocol: "rpc",
                 operation: "login",
-                // As HDFS writes it for operations without a path.
+                // HDFS writes this for operations without a path.
                 path: "null",
                 target: None,
                 allowed: error.is_none(),
@@ -241,7 +244,8 @@ impl Shared {
         }
     }
 
-    /// The next credential for a caller that has one.
+    /// A fresh credential for a caller that has one. With `rejoin`, it has a new client number if the
+    /// namenode doesn't know the old one any more.
     pub(super) fn renew_credential(
         &self,
         call: &Request,
@@ -251,10 +255,10 @@ impl Shared {
             return Err(Error::Invalid("only the holder of a credential can renew it"));
         };
         if !call.encrypted {
-            return Err(Error::Invalid("a credential can be renewed by TLS only"));
+            return Err(Error::Invalid("a credential can be renewed over TLS only"));
         }
         let Granted { ref user, client, renewable_until_ms, .. } = holder.granted;
-        // Each new number takes memory, so a client that the namenode knows keeps its own.
+        // A new client takes memory, so a client that the namenode still knows keeps its number.
         let is_known = || self.ask(|namenode| Ok(namenode.state().clients.has(client)));
         let client = if rejoin && !is_known()? { self.join_client()? } else { client };
         let until_ms = desk.until(renewable_until_ms);
@@ -274,13 +278,14 @@ impl Shared {
         Ok(Caller { user: granted.user.clone(), groups, session: None })
     }
 
-    /// The client number of a call with a credential. None: the clients' key, whose holder may name
-    /// any.
+    /// The client number in the caller's credential. None: the caller has the clients' key, and may
+    /// use any client's number.
     pub(super) fn own_client(call: &Request) -> Option<ClientId> {
         holder(call).map(|holder| holder.granted.client)
     }
 
-    /// Refuses a caller that names another client, whose files it could change.
+    /// Refuses a credential's holder that names another client's number: it could change that client's
+    /// open files.
     pub(super) fn demand_client(call: &Request, client: ClientId) -> Result<()> {
         match Self::own_client(call) {
             Some(own) if own != client => Err(Error::UnknownClient),

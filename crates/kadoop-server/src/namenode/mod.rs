@@ -1,4 +1,4 @@
-//! The namenode as a process: the core under one lock, the log behind it.
+//! The namenode as a process: one lock guards the core, and each change goes to the log.
 
 mod answers;
 mod attempts;
@@ -52,21 +52,22 @@ use watches::{MAX_WATCHES, Watches};
 
 /// Interval of the core's periodic work.
 const TICK: Duration = Duration::from_secs(1);
-/// Pause between two parts of a removed tree, or of a full report.
+/// Pause between two steps of a large removal, or of a full report, in which other calls get the lock.
 const SWEEP_PAUSE: Duration = Duration::from_millis(2);
-/// Interval at which the log's length is checked.
+/// Interval at which the namenode checks whether a checkpoint is due.
 const LOOK: Duration = Duration::from_secs(1);
-/// Longest time between checkpoints, so that a quiet namenode starts as fast as a busy one.
+/// Time from one checkpoint to the next if the log has new, but few records.
 const CHECKPOINT_MS: Millis = 3_600_000;
-/// Most segments of the log that a start leaves without a checkpoint.
+/// If there are more log segments at a start, the namenode makes a checkpoint soon, which removes them.
 const MAX_SEGMENTS: usize = 32;
-/// Records after which the smallest namenode makes a checkpoint: a start replays them in some tenths of
-/// a second.
+/// Number of log records after which a namenode with few files makes a checkpoint: a start replays them
+/// in a few tenths of a second.
 const LEAST_RECORDS: u64 = 100_000;
-/// Files, directories and chunks in a checkpoint for each record after which it is made: a checkpoint
-/// reads and writes all of them, and mustn't cost more than the records themselves.
+/// With many files, a checkpoint is due after one log record for each this many files, directories and
+/// chunks. A checkpoint reads and writes all of them, and mustn't cost more than the records did.
 const ITEMS_A_RECORD: u64 = 2;
-/// Time after a start in which no checkpoint begins while datanodes report: clients wait for them.
+/// For this time after a start, no checkpoint begins in safe mode: it would delay the datanodes' reports,
+/// for which clients wait.
 const FIRST_MS: Millis = 60_000;
 /// Largest call or answer for clients: a listing of 1,000 names of maximum length, and the chunks
 /// of a file of 4 TiB.
@@ -81,20 +82,21 @@ pub struct NamenodeOptions {
     pub directory: PathBuf,
     /// Address for clients; port 0 takes a free one.
     pub listen: SocketAddr,
-    /// Address for datanodes, which learn it at `listen`; port 0 takes a free one.
+    /// Address for datanodes, which ask for it at `listen`; port 0 takes a free one.
     pub listen_datanodes: SocketAddr,
     /// The cluster's key.
     pub key: Key,
     /// Sizes and times of the cluster.
     pub config: Config,
-    /// Most records after which it makes a checkpoint, and so the most that a start replays: a million
-    /// in some seconds. A namenode with few files makes checkpoints more often.
+    /// Number of log records after which the namenode makes a checkpoint at the latest. A start replays the
+    /// records after the checkpoint: a million take some seconds. A namenode with few files makes
+    /// checkpoints more often.
     pub checkpoint_records: u64,
-    /// Lifetime of a chunk's token. Clients request another when they need one.
+    /// Lifetime of a chunk's token. A client requests a new one when it needs it.
     pub token_ms: Millis,
     /// Settings for users that log in without the clients' key; None: no logins.
     pub logins: Option<Logins>,
-    /// Descriptors that it may use.
+    /// How many file descriptors the namenode may use.
     pub descriptors: Descriptors,
     /// Duration from which a call is logged as slow.
     pub slow_call: Duration,
@@ -139,7 +141,7 @@ struct Shared {
     commit: Commit<RealDisk>,
     hosts: RwLock<Hosts>,
     refused: Mutex<Refused>,
-    /// Calls that wait for the first datanode.
+    /// Number of calls that wait for the first datanode after the start.
     waiting: AtomicUsize,
     /// Datanodes that wait for orders.
     watches: Watches,
@@ -157,11 +159,11 @@ struct Shared {
 }
 
 impl NamenodeServer {
-    /// Recovers the directory's state, and serves.
+    /// Recovers the state in the directory, and serves.
     ///
     /// # Errors
-    /// Another process holds the directory; log or checkpoint are damaged (the message says how to
-    /// proceed); an address can't be bound.
+    /// Another process holds the directory; it is a datanode's; the log or a checkpoint is damaged (the
+    /// message says how to proceed); an address can't be bound.
     pub fn start(options: NamenodeOptions) -> io::Result<Self> {
         Role::Namenode.demand(&options.directory)?;
         let home = Home::take(&options.directory)?;
@@ -170,7 +172,7 @@ impl NamenodeServer {
         let config = options.config.clone();
         let loaded = load(&disk, cluster, &config).map_err(damaged)?;
         for error in &loaded.unreadable {
-            tracing::warn!(%error, "skipped a checkpoint that can't be read");
+            tracing::warn!(%error, "skipped an unreadable checkpoint and used an older one");
         }
         let torn = match &loaded.tail {
             Tail::Clean => None,
@@ -179,7 +181,7 @@ impl NamenodeServer {
             }
         };
         if let Some(torn) = &torn {
-            tracing::warn!("{torn}; nothing in it was ever answered");
+            tracing::warn!("{torn}; no client got an answer that depends on it");
         }
         let sequence = loaded.state.next.sequence;
         let checkpointed =
@@ -214,8 +216,8 @@ impl NamenodeServer {
         let (this, until) = (Arc::clone(&shared), stop.clone());
         threads.spawn("kadoop-tick", move || this.tick(&until))?;
         let (this, until, records) = (Arc::clone(&shared), stop.clone(), options.checkpoint_records);
-        // Open the directory again. Linux reports a failed sync once to each opening of a
-        // directory, and a checkpoint mustn't take the report from the log.
+        // Open the directory again. Linux reports a failed sync once per open file description, and a
+        // checkpoint mustn't consume the report that the log needs.
         let disk = RealDisk::open(home.path())?;
         threads.spawn("kadoop-checkpoint", move || this.checkpoints(&disk, records, &until))?;
         Ok(Self {
@@ -231,7 +233,7 @@ impl NamenodeServer {
 
     /// Its address for clients.
     pub fn address(&self) -> SocketAddr {
-        // Present until it is dropped.
+        // `clients` is Some until the drop.
         self.clients.as_ref().map_or_else(unspecified, Server::address)
     }
 
@@ -245,7 +247,7 @@ impl NamenodeServer {
         self.torn.as_deref()
     }
 
-    /// Whether the log has failed. Nothing is answered then, and the process should end. A new
+    /// Whether the log has failed. The namenode then answers no call, and the process should end. The next
     /// start finds out which records are on disk.
     pub fn has_failed(&self) -> bool {
         self.shared.commit.has_failed()
@@ -254,12 +256,12 @@ impl NamenodeServer {
     /// Replaces the certificate for logins. It applies to new connections.
     ///
     /// # Errors
-    /// Callers had to show certificates until now, and wouldn't have to any more.
+    /// The current settings demand certificates from callers, and `tls` doesn't.
     pub fn set_tls(&self, tls: ServerTls) -> io::Result<()> {
         self.clients.as_ref().map_or(Ok(()), |clients| clients.set_tls(tls, None))
     }
 
-    /// Its counters, readable while it runs and after.
+    /// Its counters. They stay readable after the namenode has stopped.
     pub fn numbers(&self) -> NamenodeNumbers {
         NamenodeNumbers(Arc::clone(&self.shared))
     }
@@ -296,7 +298,7 @@ fn cluster_number(home: &Home, disk: &RealDisk) -> io::Result<u64> {
             Some(_) => Ok(cluster),
             None if has_log => {
                 tracing::warn!(
-                    "the log has no mark beside it, so this start can't tell whether its end is missing"
+                    "the log's file `mark` is missing, so a loss of the last records can't be noticed now"
                 );
                 Ok(cluster)
             }
@@ -310,7 +312,7 @@ fn cluster_number(home: &Home, disk: &RealDisk) -> io::Result<u64> {
         return refuse("the directory has a log but no file `identity`: restore that file");
     }
     let cluster = random()?;
-    // Before the identity, so that an identity alone shows a lost log.
+    // Make the mark before the identity. An identity without a mark or log then shows that the log is lost.
     log::make_mark(disk, cluster)?;
     home.write(&[(CLUSTER, cluster)])?;
     Ok(cluster)
@@ -391,7 +393,7 @@ fn serve(options: &NamenodeOptions, shared: &Arc<Shared>) -> io::Result<(Server,
 }
 
 impl Shared {
-    /// Logs this start.
+    /// Writes a record of this start to the log.
     fn begin(&self, random: u64) -> io::Result<()> {
         let begun = self.change(|namenode, _| {
             namenode.begin(random);
@@ -400,7 +402,7 @@ impl Shared {
         begun.map_err(|error| io::Error::other(format!("the start can't be logged: {error}")))
     }
 
-    /// Runs a query. Its answer leaves when all records that it saw are on disk.
+    /// Runs a query. Returns its answer once all records whose effects it saw are on disk.
     fn ask<T>(&self, ask: impl FnOnce(&Namenode) -> Result<T>) -> Result<T> {
         let namenode = self.read();
         let answer = ask(&namenode);
@@ -410,14 +412,14 @@ impl Shared {
         answer
     }
 
-    /// Runs a change. Its answer leaves when the change is on disk.
+    /// Runs a change. Returns its answer once the change is on disk.
     fn change<T>(&self, change: impl FnOnce(&mut Namenode, Millis) -> Result<T>) -> Result<T> {
         let mut namenode = self.write();
         let answer = change(&mut namenode, self.clock.now());
         self.commit.push(&mut namenode.outbox);
         let (applied, roused) = (namenode.sequence(), namenode.roused());
         drop(namenode);
-        // Their heartbeats' answers wait for the log, too.
+        // Wake them before the log is synced: the answers to their heartbeats wait for the log anyway.
         self.watches.rouse(roused);
         self.commit.wait(applied)?;
         answer
@@ -438,13 +440,14 @@ impl Shared {
         }
     }
 
-    /// Time until the next tick is due: the copies of a dead datanode's chunks begin at once.
+    /// Time until the next tick. A tick is due when a datanode becomes dead, so that the copies of its
+    /// chunks begin at once.
     fn until_tick(&self) -> Duration {
         let left = self.read().next_death().map(|at| at.saturating_sub(self.clock.now()));
         left.map_or(TICK, |left| TICK.min(Duration::from_millis(left.max(1))))
     }
 
-    /// Frees inodes of removed trees, for as long as a tick. Requests take their turns in between.
+    /// Frees inodes of removed trees, for at most one tick. Requests get the lock between two steps.
     fn sweep(&self, stop: &Stop) {
         let until = self.clock.now() + TICK.as_millis() as Millis;
         while self.clock.now() < until
@@ -480,7 +483,7 @@ impl Shared {
             match checkpoint(disk, self.cluster, &self.config, &self.commit) {
                 Ok(sequence) => tracing::info!(sequence, "checkpoint written"),
                 // The log has all records, so the next attempt may succeed.
-                Err(error) => tracing::error!(%error, "no checkpoint"),
+                Err(error) => tracing::error!(%error, "can't write a checkpoint; the log keeps all records"),
             }
         }
     }
@@ -494,13 +497,13 @@ impl Shared {
 
     fn write(&self) -> RwLockWriteGuard<'_, Namenode> {
         self.namenode.write().unwrap_or_else(|poisoned| {
-            // A thread panicked amid a change: only a new start knows the state.
+            // A thread panicked during a change, so the state may be half changed. A new start restores it.
             self.commit.fail();
             poisoned.into_inner()
         })
     }
 
-    /// The clock for tokens.
+    /// The time by the clock that tokens' lifetimes refer to.
     fn token_time() -> Millis {
         wall()
     }

@@ -9,7 +9,7 @@ use strait_telemetry::{Kind, Page};
 pub struct NamenodeNumbers(pub(super) Arc<Shared>);
 
 impl NamenodeNumbers {
-    /// Writes them to a page of metrics.
+    /// Writes the counters to a page of metrics.
     pub fn write(&self, page: &mut Page) {
         let Self(shared) = self;
         let of = [("role", "namenode")];
@@ -35,10 +35,10 @@ impl NamenodeNumbers {
             hosts.iter().partition(|known| now.saturating_sub(known.heard) < shared.config.dead_ms);
         let capacity = alive.iter().map(|known| known.capacity_bytes).sum();
         let used = alive.iter().map(|known| known.used_bytes).sum();
-        gauge("strait_kadoop_capacity_bytes", "Of the datanodes that are alive.", capacity);
-        gauge("strait_kadoop_used_bytes", "Of the datanodes that are alive.", used);
+        gauge("strait_kadoop_capacity_bytes", "Capacity of the datanodes that are alive.", capacity);
+        gauge("strait_kadoop_used_bytes", "Used bytes of the datanodes that are alive.", used);
         for (state, nodes) in [("alive", alive.len()), ("dead", dead.len())] {
-            let help = "Datanodes that were heard of since the namenode began.";
+            let help = "Datanodes that have sent a heartbeat since the namenode started.";
             page.number("strait_kadoop_datanodes", Kind::Gauge, help, &[("state", state)], nodes as u64);
         }
     }

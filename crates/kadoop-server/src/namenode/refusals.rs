@@ -18,22 +18,23 @@ use strait_kadoop_wire::{
     wire,
 };
 
-/// Most refused datanodes remembered.
+/// Most refused datanodes that are remembered.
 const MAX_REFUSED: usize = 1_000;
-/// A datanode is listed so long after its last refusal. One that an operator may admit stays listed,
-/// since the namenode may wait for that decision.
+/// How long after its latest refusal a datanode is listed. A datanode that an operator can admit stays
+/// listed, since the namenode may wait for that decision.
 const LISTED_MS: Millis = 3_600_000;
-/// How long a change waits for the first datanode after a start. Datanodes call
-/// several times a second.
+/// How long a change waits for the first datanode after a start. Datanodes without a namenode try to reach
+/// it several times a second.
 const PATIENCE: Duration = Duration::from_secs(3);
 const LOOK: Duration = Duration::from_millis(10);
-/// Most calls that wait so. Each holds a worker.
+/// Most changes that wait for the first datanode at a time. Each holds a worker.
 const MAX_WAITING: usize = 64;
 
-/// The reason for refusing a change before any datanode was heard.
-const UNHEARD: &str = "since its start the namenode has heard no datanode that had joined before, and one of \
-                       them may know of more records than its log has; start one that `strait datanodes` \
-                       lists or, if all are gone for good, decommission each with `strait decommission`";
+/// The reason for refusing a change before any datanode has sent a heartbeat.
+const UNHEARD: &str = "since its start, the namenode has received no heartbeat from a datanode that had \
+                       joined before; such a datanode may know of log records that the namenode has lost; \
+                       start one that `strait datanodes` lists or, if all are gone for good, decommission \
+                       each with `strait decommission`";
 
 /// A refused datanode.
 #[derive(Debug)]
@@ -46,14 +47,15 @@ struct RefusedNode {
     at: Millis,
 }
 
-/// Refused datanodes, with the last reason.
+/// Refused datanodes, each with the latest reason.
 #[derive(Debug, Default)]
 pub(super) struct Refused {
     nodes: BTreeMap<Identity, RefusedNode>,
 }
 
 impl Refused {
-    /// Records a refusal. Whether to log it: not with each heartbeat.
+    /// Records a refusal. Returns whether to log it: true if it is the datanode's first, or has another
+    /// reason than the previous one.
     fn note(&mut self, identity: Identity, node: RefusedNode) -> bool {
         if self.nodes.len() >= MAX_REFUSED && !self.nodes.contains_key(&identity) {
             let oldest = self.nodes.iter().min_by_key(|(_, node)| node.at).map(|(identity, _)| *identity);
@@ -63,7 +65,7 @@ impl Refused {
         self.nodes.insert(identity, node).is_none_or(|before| before.error != error)
     }
 
-    /// Forgets a datanode that the namenode has accepted.
+    /// Removes a datanode that the namenode has accepted.
     pub(super) fn forget(&mut self, identity: Identity) {
         self.nodes.remove(&identity);
     }
@@ -75,18 +77,18 @@ impl Shared {
         match error {
             Error::LogBehind => Self::lost(seen.record),
             Error::OtherHistory => format!(
-                "it has heard of record {} of a log that this namenode doesn't have: it belonged to the cluster \
-                 before records were lost, or to a namenode on a copy of this directory; `strait admit` accepts \
-                 it, and its replicas of unknown files are then deleted",
+                "it knows of record {} of a log that this namenode doesn't have: it was in the cluster \
+                 before records were lost, or belonged to a namenode on a copy of this directory; \
+                 `strait admit` accepts it, and its replicas of unknown files are then deleted",
                 seen.record
             ),
             Error::ForeignData if told.cluster != 0 && told.cluster != self.cluster => format!(
-                "it belongs to cluster {:016x}, and this is {:016x}: start it with the namenode of its own",
+                "it belongs to cluster {:016x}, and this is cluster {:016x}: start it with its own namenode",
                 told.cluster, self.cluster
             ),
-            Error::ForeignData => "it holds replicas that this namenode never handed out: the log has lost \
-                                   records, or the replicas are another namenode's; `strait admit` accepts \
-                                   it, and its replicas of unknown files are then deleted"
+            Error::ForeignData => "it holds replicas with ids that this namenode never issued: the log has \
+                                   lost records, or the replicas are another namenode's; `strait admit` \
+                                   accepts it, and its replicas of unknown files are then deleted"
                 .to_owned(),
             other => other.to_string(),
         }
@@ -94,13 +96,13 @@ impl Shared {
 
     fn lost(record: u64) -> String {
         format!(
-            "a datanode has heard of record {record}, which the namenode's log doesn't have: records are lost, \
-             or an older copy of the namenode's directory was put back. The namenode refuses changes until \
-             you put back the newest copy and restart it, or discard the lost records with `strait admit`"
+            "a datanode knows of record {record}, which the namenode's log doesn't have: records are lost, \
+             or an older copy of the namenode's directory was restored. The namenode refuses changes until \
+             you restore the newest copy and restart it, or discard the lost records with `strait admit`"
         )
     }
 
-    /// A refusal with the reason that an operator needs.
+    /// A client's refusal. If it is due to lost records or missing datanodes, it says what to do.
     pub(super) fn refuse_told(&self, error: Error) -> ServiceError {
         let (behind, waits) = {
             let namenode = self.read();
@@ -120,11 +122,11 @@ impl Shared {
         error: Error,
         why: &str,
     ) {
-        // A datanode without a session gets a new one by itself; duplicates are logged elsewhere.
+        // A datanode without a session begins a new one by itself. `demand_sole` logs duplicates.
         if matches!(error, Error::NotRegistered | Error::Busy) {
             return;
         }
-        // The port of a call changes with each connection.
+        // Without a usable address, use 0 as the port: that of `peer` changes with each connection.
         let address = address_of(told, peer).unwrap_or(SocketAddr::new(peer.ip(), 0));
         let text = |text: &[u8]| String::from_utf8_lossy(text).into_owned();
         let node = RefusedNode {
@@ -173,8 +175,8 @@ impl Shared {
         self.audited(call, caller, Asked::new("admit", &format!("datanode {:016x}", identity.0)), done)
     }
 
-    /// After a start, a change waits until a datanode was heard, which may know of more records than
-    /// the log has.
+    /// After a start, a change waits for the first heartbeat of a datanode that had joined before: it may
+    /// know of records that the log has lost. The wait ends after [`PATIENCE`], and the core then refuses.
     pub(super) fn wait_for_datanodes(&self) {
         if !self.read().waits_for_datanodes() {
             return;

@@ -1,5 +1,5 @@
-//! Removals of trees. The rights to all directories in a large one are examined in steps, between
-//! which other calls have their turns.
+//! Removals of trees. In a large tree, the rights to all directories are checked in steps. Other calls
+//! get the lock between two steps.
 
 use super::{SWEEP_PAUSE, Shared};
 use std::thread;
@@ -11,7 +11,7 @@ use strait_kadoop_core::{
 use strait_kadoop_wire::clock::wall;
 
 impl Shared {
-    /// Removes the tree at `path`, as `mutation` says.
+    /// Executes `mutation`, a recursive deletion of `path`.
     pub(super) fn remove_tree(
         &self,
         caller: &Caller,
@@ -40,7 +40,7 @@ impl Shared {
         }
     }
 
-    /// None: the path leads elsewhere by now.
+    /// Checks all rights, and removes the tree. None: `path` doesn't lead to the surveyed tree any more.
     fn remove_surveyed(
         &self,
         survey: SurveyId,
@@ -53,7 +53,7 @@ impl Shared {
             while !self.write().survey(survey, caller)? {
                 thread::sleep(SWEEP_PAUSE);
             }
-            // Another change may come before this one.
+            // Another change may have come since the survey was complete: check again under the lock.
             let (mut elsewhere, mut complete) = (false, false);
             let removed = self.change(|namenode, now| {
                 match namenode.is_surveyed(survey, caller, path) {

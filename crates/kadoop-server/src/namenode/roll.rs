@@ -1,10 +1,10 @@
-//! Log lines about the datanodes: changes since the last check.
+//! Writes log lines when a datanode joins, is declared dead or comes back.
 
 use super::hosts::Known;
 use std::collections::BTreeMap;
 use strait_kadoop_core::{Millis, NodeId};
 
-/// The last logged state of each datanode.
+/// The latest logged state of each datanode.
 #[derive(Debug)]
 pub(super) struct Roll {
     alive: BTreeMap<NodeId, bool>,
@@ -24,7 +24,7 @@ impl Roll {
         Self { alive: BTreeMap::new(), safe_mode }
     }
 
-    /// Logs the changes.
+    /// Logs what has changed since the last call.
     pub(super) fn call<'k>(
         &mut self,
         known: impl Iterator<Item = &'k Known>,

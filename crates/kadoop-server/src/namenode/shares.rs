@@ -1,5 +1,5 @@
-//! Shares of the workers: no user holds more of them than it leaves to others. Calls wait for the log's
-//! disk, and one user's calls could otherwise hold up all others'.
+//! Fair shares of the workers: a user's calls hold at most as many workers as stay free. Calls wait for
+//! the log's disk, and one user's calls could otherwise hold all workers and block all other users.
 
 use super::{CLIENT_WORKERS, logins};
 use std::{
@@ -9,8 +9,8 @@ use std::{
 };
 use strait_flexrpc::{Reply, Request, Service, stub::ServiceError};
 
-/// A service whose callers share its workers. It refuses a call beyond its user's share, and clients
-/// repeat such calls.
+/// A service whose users share its workers. It refuses a call beyond the user's share as Overloaded;
+/// clients retry such calls.
 pub(super) struct Fair<S> {
     pub service: S,
     pub shares: Shares,
@@ -23,7 +23,7 @@ impl<S: Service> Service for Fair<S> {
     }
 }
 
-/// The user of a call; its host, if the call names no user.
+/// The user of a call; its host's address, if the call names no user.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Owner {
     User(String),
@@ -49,7 +49,7 @@ fn named(request: &Request) -> Option<&str> {
     std::str::from_utf8(rest.get(..u32::from_be_bytes(*length) as usize)?).ok()
 }
 
-/// Number of calls under way of each user.
+/// Number of calls under way for each user.
 #[derive(Debug, Default)]
 pub(super) struct Shares(Mutex<Taken>);
 

@@ -1,4 +1,5 @@
-//! Datanodes that wait for orders: each with a call that the namenode answers when it has some.
+//! Watches: calls with which datanodes wait for orders. The namenode answers such a call when it has orders
+//! for the datanode.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,8 +12,8 @@ use strait_kadoop_core::{
     error::{Error, Result},
 };
 
-/// Most datanodes that wait at a time. Each holds a worker's thread. The others get their orders with
-/// their next heartbeats.
+/// Most datanodes that wait at a time. Each holds a worker. Further datanodes get their orders with their
+/// next heartbeats.
 pub(super) const MAX_WATCHES: usize = 256;
 
 /// The datanodes that wait.
@@ -22,7 +23,7 @@ pub(super) struct Watches(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     waiting: BTreeMap<NodeId, Watch>,
-    /// Datanodes that were to be roused and didn't wait just then. They ask again at once.
+    /// Datanodes for which orders came while they had no watch. Their next watch returns at once.
     missed: BTreeSet<NodeId>,
     last: u64,
     ended: bool,
@@ -35,8 +36,8 @@ struct Watch {
 }
 
 impl Watches {
-    /// Waits until there are orders for the datanode, at most for `time`. True for orders. A later
-    /// watch of the same datanode ends this one.
+    /// Waits at most `time` for orders for the datanode. Returns false if the time is over. Returns true if
+    /// orders came, a later watch of the same datanode replaced this one, or the namenode stops.
     ///
     /// # Errors
     /// Limit: too many datanodes wait.
@@ -69,7 +70,7 @@ impl Watches {
         }
     }
 
-    /// Answers these datanodes.
+    /// Ends these datanodes' watches, since there are orders for them.
     pub(super) fn rouse(&self, nodes: BTreeSet<NodeId>) {
         if nodes.is_empty() {
             return;
@@ -83,7 +84,7 @@ impl Watches {
         }
     }
 
-    /// Answers all, and lets none wait from now on.
+    /// Ends all watches. Later ones return at once.
     pub(super) fn end(&self) {
         let mut state = self.state();
         state.ended = true;

@@ -226,7 +226,7 @@ pub fn answer_to_wire(
         }
         Answer::Completed(completed) => KdAnswer::KdCompleted(*completed),
         // A client that doesn't ask for a first chunk gets none.
-        Answer::Begun { .. } => return Err(Error::Invalid("the request was another one before")),
+        Answer::Begun { .. } => return Err(Error::Invalid("another operation used this request id before")),
     })
 }
 
