@@ -44,7 +44,11 @@ const CODES: &[(&str, ErrorKind, &str)] = &[
     ("NoSuchUpload", ErrorKind::NotFound, "the upload is gone; it was aborted, or the endpoint removed it"),
     ("SlowDown", ErrorKind::Busy, "the endpoint asks for fewer requests"),
     ("ServerBusy", ErrorKind::Busy, "the endpoint asks for fewer requests"),
-    ("EntityTooLarge", ErrorKind::NoSpace, "the endpoint accepts no object of this size"),
+    (
+        "EntityTooLarge",
+        ErrorKind::NoSpace,
+        "the object is too large for the endpoint, or the endpoint is full",
+    ),
     ("RequestTimeout", ErrorKind::TimedOut, "the endpoint waited too long for the request's bytes"),
     ("NotImplemented", ErrorKind::Unsupported, "the endpoint doesn't support this"),
     ("QuotaExceeded", ErrorKind::NoSpace, "the bucket's quota is used up"),
