@@ -81,7 +81,8 @@ impl Walk<'_> {
     /// # Errors
     /// Invalid: the path is the root.
     pub fn parent(&self) -> Result<InodeNo> {
-        let above = self.found.len().checked_sub(2).ok_or(Error::Invalid("the root can't be changed"))?;
+        let above =
+            self.found.len().checked_sub(2).ok_or(Error::Invalid("the root has no parent directory"))?;
         Ok(self.found[above])
     }
 }
