@@ -17,15 +17,15 @@ use strait_kadoop_wire::{
 
 /// How long the namenode may take to accept a connection.
 const CONNECT: Duration = Duration::from_secs(2);
-/// How long one attempt may take: above a slow disk's sync, below the patience of a
-/// caller whose connection hangs.
+/// Timeout of one attempt: longer than a sync on a slow disk, and shorter than callers wait for a
+/// connection that hangs.
 pub(super) const ATTEMPT: Duration = Duration::from_secs(10);
-/// The part of its life after which a credential is renewed.
+/// A credential is renewed after its lifetime divided by this.
 const RENEWED_AFTER: u32 = 2;
-/// Pause after a failed renewal, while the credential is valid.
+/// Pause before the next attempt to renew a credential that is still valid.
 const RENEWAL_PAUSE: Duration = Duration::from_secs(5);
-/// After a refused login, further ones fail with the same error for this time, without a call: the
-/// namenode would make this user's next login from this address wait longer.
+/// For this time after a refused login, further logins fail with the same error, without a call: after each
+/// failure, the namenode doubles the pause for this user and address.
 const REFUSED: Duration = Duration::from_secs(5);
 
 /// A client's means of access.
@@ -33,7 +33,7 @@ const REFUSED: Duration = Duration::from_secs(5);
 pub enum Access {
     /// The clients' key: the client may act for any user.
     Key(ClientKey),
-    /// A login: it acts as one user. Boxed, since most have a key.
+    /// A login: the client acts as that user only. Boxed to keep the common case, a key, small.
     Login(Box<Login>),
 }
 
@@ -42,13 +42,14 @@ pub enum Access {
 pub struct Login {
     /// The user.
     pub user: String,
-    /// Returns the password, at the first login and after the last renewal.
+    /// Returns the password. The client calls this for each login: at first, and when its credential can't
+    /// be renewed any more.
     pub password: Password,
     /// Certificates that the client accepts from the namenode.
     pub tls: ClientTls,
 }
 
-/// The source of a password.
+/// A function that returns a password.
 pub type Password = Arc<dyn Fn() -> Result<String, Failure> + Send + Sync>;
 
 impl From<ClientKey> for Access {
@@ -84,7 +85,7 @@ pub(super) struct State {
     refused: Option<(Instant, Failure)>,
 }
 
-/// A credential, and the calls that it signs.
+/// A credential, and the FlexRPC client that uses it.
 pub(super) struct Held {
     rpc: flexrpc::Client,
     client: ClientId,
@@ -95,9 +96,9 @@ pub(super) struct Held {
 /// The access for one call.
 pub(super) struct Pass {
     pub rpc: flexrpc::Client,
-    /// None: the clients' key.
+    /// The credential; None if the access is the clients' key.
     held: Option<Arc<Held>>,
-    /// The login happened for this very call.
+    /// Whether this call caused the login.
     fresh: bool,
 }
 
@@ -109,7 +110,8 @@ impl Entry {
         }
     }
 
-    /// The access for one call to that namenode. Logs in or renews the credential if it is due.
+    /// The access for one call to the namenode at this address. If necessary, logs in or renews the
+    /// credential.
     pub(super) fn pass(&self, namenode: SocketAddr) -> Result<Pass, Lost> {
         let (login, mut state) = match self {
             Self::Key(rpc) => return Ok(Pass { rpc: rpc.clone(), held: None, fresh: false }),
@@ -125,8 +127,8 @@ impl Entry {
         Ok(Pass { rpc: held.rpc.clone(), held: Some(held), fresh })
     }
 
-    /// Call this if the namenode rejects the credential: the next call logs in anew. Returns
-    /// whether a new login can help.
+    /// Discards a credential that the namenode has rejected, so that the next call logs in again. Returns
+    /// whether a new login can help: false if the credential was fresh.
     pub(super) fn end(&self, pass: &Pass) -> bool {
         let (Self::Login { state, .. }, Some(held)) = (self, &pass.held) else { return false };
         let mut state = lock(state);
@@ -136,14 +138,13 @@ impl Entry {
         !pass.fresh
     }
 
-    /// Gets another client number for the holder of a credential, after the namenode has forgotten
-    /// its number.
+    /// Gets a credential with a new client number, after the namenode has forgotten the number `forgotten`.
     pub(super) fn rejoin(&self, forgotten: ClientId, namenode: SocketAddr) -> Result<(), Lost> {
         let Self::Login { login, state } = self else { return Ok(()) };
         let mut state = lock(state);
         match state.held.clone() {
             Some(held) if held.client == forgotten => state.renew(login, &held, namenode, true).map(drop),
-            // Another thread's login has replaced it, or the next login will.
+            // Another thread has replaced the credential, or the next login will.
             _ => Ok(()),
         }
     }
@@ -172,7 +173,7 @@ impl State {
                 self.refused = None;
                 self.hold(login, &told)
             }
-            // The namenode is checking too many passwords, or has just refused one.
+            // Too many password checks run, or this user's latest login failed shortly before. Retry later.
             Err(Lost::Refused(failure @ Failure { error: Error::Limit(_), .. })) => {
                 Err(Lost::NotExecuted(failure))
             }
@@ -209,7 +210,7 @@ impl State {
     }
 
     fn hold(&mut self, login: &Login, told: &KdCredential<'_>) -> Result<Arc<Held>, Lost> {
-        let strange = || Lost::Refused(Error::Internal("a credential of another version").into());
+        let strange = || Lost::Refused(Error::Internal("a credential in another version's format").into());
         let key = ClusterKey::new(&told.secret).map_err(|_| strange())?;
         let id = KeyId::new(&told.id).ok_or_else(strange)?;
         let (now, valid) = (Instant::now(), Duration::from_millis(told.valid_ms.into()));

@@ -1,7 +1,8 @@
-//! Buffers of reads, kept for the reads that follow.
+//! Buffers of reads, kept for later reads.
 //!
 //! One thread fills a buffer and another frees it. With a hundred threads, an allocator then holds several
-//! times the memory in use. The buffer that was given back last is taken first: a cache may still hold it.
+//! times the memory in use. The buffer that came back most recently is used first: it may still be in the
+//! processor's cache.
 
 use bytes::Bytes;
 use std::{
@@ -9,9 +10,9 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// Bytes of all kept buffers.
+/// Most bytes of all kept buffers together.
 const KEPT_BYTES: usize = 32 << 20;
-/// Smaller buffers aren't kept.
+/// Length of the smallest buffers that are kept.
 const LEAST_BYTES: usize = 64 << 10;
 
 /// The kept buffers.
@@ -24,10 +25,10 @@ struct Kept {
     bytes: usize,
 }
 
-/// A buffer that goes back when its last reader is done.
+/// A buffer that returns to its [`Buffers`] when its last reader drops it.
 #[derive(Debug)]
 pub(super) struct Buffer {
-    /// At least as many bytes as were asked for, with any content.
+    /// At least as many bytes as were requested, with arbitrary content.
     pub bytes: Vec<u8>,
     filled: usize,
     home: Buffers,
@@ -37,7 +38,7 @@ impl Buffers {
     /// A buffer for `length` bytes.
     pub fn take(&self, length: usize) -> Buffer {
         let kept = if length < LEAST_BYTES { None } else { self.change(Kept::pop) };
-        // A much longer one would hold more memory than its reader knows.
+        // Don't use a much longer buffer: it would hold more memory than its reader accounts for.
         let bytes = kept.filter(|bytes| (length..=2 * length).contains(&bytes.len()));
         Buffer { bytes: bytes.unwrap_or_else(|| vec![0; length]), filled: 0, home: self.clone() }
     }
@@ -54,7 +55,7 @@ impl Kept {
         Some(bytes)
     }
 
-    /// Keeps a buffer. Returns it if enough are kept.
+    /// Keeps a buffer. Returns it instead if the kept buffers would then have too many bytes.
     fn push(&mut self, bytes: Vec<u8>) -> Option<Vec<u8>> {
         if self.bytes + bytes.len() > KEPT_BYTES {
             return Some(bytes);
@@ -66,7 +67,7 @@ impl Kept {
 }
 
 impl Buffer {
-    /// Its first `filled` bytes, for readers.
+    /// The buffer's first `filled` bytes, for readers.
     pub fn freeze(mut self, filled: usize) -> Bytes {
         self.filled = filled;
         Bytes::from_owner(self)
@@ -83,7 +84,7 @@ impl Drop for Buffer {
     fn drop(&mut self) {
         let bytes = mem::take(&mut self.bytes);
         if bytes.len() >= LEAST_BYTES {
-            // A buffer that isn't kept is freed here, after the lock.
+            // A buffer that isn't kept is freed here, outside the lock.
             let _freed = self.home.change(|kept| kept.push(bytes));
         }
     }

@@ -1,4 +1,4 @@
-//! The checksum of a whole file, combined from those that its datanodes keep.
+//! The checksum of a whole file, combined from the checksums that its datanodes keep.
 
 use super::{
     Client,
@@ -17,9 +17,9 @@ use strait_kadoop_core::{
 };
 use strait_kadoop_wire::failure::Failure;
 
-/// Computes the CRC-32C (Castagnoli) of a file's bytes step by step, independent of its chunks. It
-/// reads no bytes: datanodes combine the checksums beside their replicas. From a datanode too old
-/// for that, the client reads the bytes call by call and gets the same result.
+/// Computes the CRC-32C (Castagnoli) of a file's bytes step by step. The result doesn't depend on the file's
+/// chunks. No bytes are read: each datanode combines the checksums that it stores with a replica. If a
+/// datanode is too old for that, the client reads the bytes there and computes the same result.
 #[derive(Debug)]
 pub struct Digester {
     driver: Arc<ReadDriver<Digest>>,
@@ -33,8 +33,8 @@ impl Digester {
         Ok(Self { driver: Arc::new(driver), length: 0, crc: 0 })
     }
 
-    /// Adds the next 64 MiB, or the rest of its chunk; false at the file's end. Nothing runs
-    /// between steps, so a caller can stop at any step.
+    /// Adds the next 64 MiB, or the rest of the current chunk if that is less. Returns false at the file's
+    /// end. Nothing runs between steps, so a caller can stop after any step.
     ///
     /// # Errors
     /// As [`super::Reader::read_at`].
@@ -50,27 +50,27 @@ impl Digester {
         self.crc
     }
 
-    /// Number of these bytes.
+    /// Number of bytes added so far.
     pub fn length(&self) -> u64 {
         self.length
     }
 }
 
-/// How long to ask for a writer's visible bytes. Without an answer, those that the namenode knows of
-/// count.
+/// How long the client asks for the visible end of a file that is being written. Without an answer, it uses
+/// the length that the namenode knows.
 const VISIBLE_PATIENCE_MS: Millis = 2_000;
-/// How long one datanode may take for it.
+/// Timeout of one such call to a datanode.
 const VISIBLE_CALL_MS: Millis = 1_000;
 
-/// The end of the bytes that readers see of a file that is being written: all that were flushed
-/// before. `known` is its length according to the namenode, which hears of a chunk's bytes when it ends.
+/// The visible length of a file that is being written: all bytes that were flushed before. `known` is its
+/// length at the namenode, which learns a chunk's length only when the chunk ends.
 pub(super) fn visible_end(client: &Client, caller: &Caller, path: &str, made: u64, known: u64) -> u64 {
     let config = client.link.joined().config();
     let config = Config { give_up_ms: VISIBLE_PATIENCE_MS, read_ms: VISIBLE_CALL_MS, ..config };
     let driver = ReadDriver::<Digest>::with(config, client, caller, path, Arc::new(Unbounded));
     let Some(driver) = driver.ok().filter(|driver| driver.made == made).map(Arc::new) else { return known };
     let mut end = known;
-    // A busy writer is always ahead.
+    // Stop after a time: a busy writer always adds more.
     let until = Instant::now() + Duration::from_millis(VISIBLE_PATIENCE_MS);
     while Instant::now() < until
         && let Ok(Digest { length: more @ 1.., .. }) = driver.read(end, usize::MAX)
@@ -94,7 +94,7 @@ impl Fetch for Digest {
     }
 }
 
-/// Computes the digest by reading, from a datanode without digests.
+/// Computes the digest by reading the bytes, from a datanode that is too old for digests.
 fn by_reading(
     driver: &ReadDriver<Digest>,
     from: NodeId,

@@ -1,4 +1,4 @@
-//! Opening files.
+//! Opens files for writing, reading and checking.
 
 use super::{Client, digester::Digester, reader::Reader, verifier::Verifier, writer::Writer};
 use std::time::{Duration, Instant};
@@ -8,23 +8,23 @@ use strait_kadoop_core::{
 };
 use strait_kadoop_wire::failure::Failure;
 
-/// Pause between two requests for a file that the caller's session has open elsewhere. Its
-/// datanodes answer with their next heartbeats.
+/// Pause between two attempts to open a file that another client of the same session has open. The namenode
+/// first fences that writer, which takes its datanodes' next heartbeats.
 const TAKING: Duration = Duration::from_millis(100);
 
 /// Settings of a new file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CreateOptions {
-    /// Whether to replace an existing file; otherwise that is an error.
+    /// Whether to replace an existing file. If false, an existing file is an error.
     pub overwrite: bool,
     /// Permission bits.
     pub mode: u16,
-    /// Replicas of each chunk.
+    /// Number of replicas of each chunk.
     pub replication: u16,
     /// Largest chunk, in bytes.
     pub chunk_bytes: u32,
-    /// Replicas on disk that make the file's bytes durable; 0: as many as the cluster demands, which
-    /// is also the least.
+    /// How many replicas on disk make the file's bytes durable. 0: the cluster's minimum. A lower number than
+    /// that is refused.
     pub min_replicas: u16,
 }
 
@@ -39,7 +39,8 @@ impl Client {
     /// Makes a file and its missing parents, and opens it for writing.
     ///
     /// # Errors
-    /// AlreadyExists; Busy: a writer has it open; IsADirectory, NotADirectory, PermissionDenied.
+    /// AlreadyExists: the file exists, and `overwrite` is false; Busy: a writer has it open; IsADirectory,
+    /// NotADirectory, PermissionDenied; Invalid: a setting is out of range.
     pub fn create(&self, caller: &Caller, path: &str, options: &CreateOptions) -> Result<Writer, Failure> {
         let CreateOptions { overwrite, mode, replication, chunk_bytes, min_replicas } = *options;
         let made = path.to_owned();
@@ -50,9 +51,9 @@ impl Client {
     /// Opens a file for writing at its end.
     ///
     /// # Errors
-    /// NotFound, IsADirectory, PermissionDenied; Busy: a writer has it open. A silent writer loses
-    /// the file after a time, so ask again. If the caller's session has it open at another client, it
-    /// is taken from there.
+    /// NotFound, IsADirectory, PermissionDenied; Busy: another writer has the file open. A writer whose
+    /// client sends nothing loses its lease after a time, so retry. If another client of the same session
+    /// has the file open, this call takes the lease from it.
     pub fn append(&self, caller: &Caller, path: &str) -> Result<Writer, Failure> {
         self.writer(caller, path, &Mutation::Append { path: path.to_owned() })
     }
@@ -65,7 +66,7 @@ impl Client {
         Reader::open(self, caller, path)
     }
 
-    /// Begins the checksum of a whole file, which its datanodes compute.
+    /// Begins to compute the checksum of a whole file. The file's datanodes do that.
     ///
     /// # Errors
     /// As [`Client::open`].
@@ -87,7 +88,7 @@ impl Client {
             let opening = self.link.opening();
             match self.link.open(caller, mutation) {
                 Ok(begun) => return Writer::new(self, caller, path, &begun),
-                // Its session's earlier writer has to be fenced first.
+                // The namenode has to fence the session's earlier writer first.
                 Err(Failure { error: Error::Unavailable, .. })
                     if caller.session.is_some() && Instant::now() < until =>
                 {

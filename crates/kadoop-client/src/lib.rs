@@ -1,4 +1,4 @@
-//! The client library: blocking, usable from any number of threads.
+//! Kadoop's client library. Its calls block, and any number of threads may use a client.
 //!
 //! ```no_run
 //! use strait_kadoop_client::{Client, ClientOptions};
@@ -17,10 +17,10 @@
 //! ```
 //!
 //! Every operation names the caller that it acts for; the namenode checks that caller's rights.
-//! [`Failure::error`] gives the kind of a failure: nothing was changed, except perhaps with
-//! [`Error::OutcomeUnknown`]. The client survives broken connections and restarts of the namenode
-//! within [`ClientOptions::timeout`]. Each mutation has a number, the same in all its retries, so
-//! it is executed once.
+//! [`Failure::error`] gives the kind of a failure. A failed operation has changed nothing, except perhaps
+//! with [`Error::OutcomeUnknown`]. After a broken connection or a restart of the namenode, the client
+//! retries for [`ClientOptions::timeout`]. Each mutation has a number, the same in all its attempts, so the
+//! namenode executes it at most once.
 //!
 //! A client belongs to the process that connected it. A forked child connects its own. There, the
 //! parent's client refuses every operation ([`Error::Invalid`]), and its writers leave their files to the
@@ -63,26 +63,26 @@ use strait_kadoop_wire::{failure::Failure, stop::Stop};
 /// Settings of a client.
 #[derive(Debug, Clone)]
 pub struct ClientOptions {
-    /// The namenode, as HOST:PORT. The client resolves it again for each new connection.
+    /// The namenode, as HOST:PORT. If the client can't connect, it resolves the name again.
     pub namenode: String,
-    /// The client's means of access.
+    /// The clients' key, or a user's login.
     pub access: Access,
     /// How long an operation retries while the namenode doesn't answer.
     pub timeout: Duration,
-    /// How long the client repeats attempts to join the cluster. An attempt under way has its own
-    /// timeout beyond that.
+    /// How long the client repeats attempts to join the cluster. The last attempt may end later, by its own
+    /// timeout.
     pub join_timeout: Duration,
     /// Whether the client reads replicas of datanodes on this host directly from their files, if
     /// the datanodes allow it.
     pub short_circuit: bool,
-    /// Memory for bytes read ahead, and for written bytes that aren't acknowledged.
+    /// Limits of the memory for bytes read ahead, and for written bytes that aren't acknowledged yet.
     pub budgets: Arc<dyn Budgets>,
 }
 
 impl ClientOptions {
     /// With all defaults.
     pub fn new(namenode: impl Into<String>, access: impl Into<Access>) -> Self {
-        // A namenode with a million files restarts faster.
+        // A namenode with a million files restarts in less time.
         let timeout = Duration::from_secs(30);
         let (namenode, access) = (namenode.into(), access.into());
         let budgets = Arc::new(Unbounded);
@@ -116,7 +116,8 @@ impl Client {
     /// Joins the cluster.
     ///
     /// # Errors
-    /// Unavailable; Unauthenticated: the key isn't this cluster's, or the login is refused.
+    /// Unavailable: the namenode doesn't answer within the join timeout. Unauthenticated: the key isn't this
+    /// cluster's, or the namenode refuses the login.
     pub fn connect(options: ClientOptions) -> Result<Self, Failure> {
         let link = Arc::new(Link::join(options)?);
         let stop = Stop::default();
@@ -136,12 +137,12 @@ impl Client {
         Ok(Self { link, _renewal: Arc::new(Renewal(stop, process)) })
     }
 
-    /// The cluster's minimum of replicas. A file can't be made with fewer.
+    /// The cluster's minimum of replicas. A file's replication, and a file's own minimum, can't be lower.
     pub fn min_replicas(&self) -> u16 {
         self.link.joined().config().min_replicas.try_into().unwrap_or(u16::MAX)
     }
 
-    /// Counts of reads that bypassed the datanodes on this host.
+    /// Counts of the reads that used borrowed files instead of calls to the datanodes on this host.
     pub fn short_circuit_reads(&self) -> ShortCircuitReads {
         self.link.borrowing.as_ref().map(Borrowing::told).unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! Calls to the namenode, retried until it answers.
+//! Calls to the namenode, retried until it answers or the time is over.
 
 use super::{
     ClientOptions,
@@ -27,28 +27,28 @@ use strait_kadoop_wire::{
     wire::{self, KadoopNamenodeV1Client, KdAnswer, KdMutation},
 };
 
-/// A defect: [`Link::concat`] is for that.
-const OTHER_PROCEDURE: Error = Error::Internal("a request by the wrong procedure");
-/// How long a renewal may take. Another one follows: the namenode soon closes a file that can't be
-/// read, unless it hears its writer's client.
+/// A bug: a concat has a separate procedure, which [`Link::concat`] calls.
+const OTHER_PROCEDURE: Error = Error::Internal("a request was sent by the wrong procedure");
+/// Timeout of a lease's renewal. It is short, so that another attempt follows soon: without renewals, the
+/// namenode soon closes a file that can't be read.
 const RENEWAL: Duration = Duration::from_secs(1);
-/// Pause after a failed attempt. It doubles up to [`LONGEST_PAUSE`], a small part of the time in which a
-/// namenode is to be back.
+/// Pause after a failed attempt. It doubles up to [`LONGEST_PAUSE`], which is short in comparison with a
+/// namenode's restart.
 const PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
-/// A file that is open for writing, as its link sees it.
+/// A file that is open for writing, as [`Link`] uses it.
 pub(super) trait Lease: Send + Sync {
     fn file(&self) -> FileId;
 
-    /// Does the periodic work, for the case that no thread waits.
+    /// Does the periodic work, which must be done even if no thread waits in the writer.
     fn tick(self: Arc<Self>);
 
-    /// Has the members of the pipeline asked whether they are there.
+    /// Asks the members of the pipeline whether they still have their incarnations.
     fn examine(self: Arc<Self>);
 }
 
-/// The lease of a file that no program writes any more.
+/// A lease that this client may still have for a file that no writer here uses any more.
 pub(super) struct Unwanted {
     /// The client with the lease.
     pub client: u64,
@@ -57,7 +57,8 @@ pub(super) struct Unwanted {
     pub path: String,
 }
 
-/// A creation or an append of unknown outcome. While it exists, the namenode keeps its answer.
+/// A creation or an append whose outcome is unknown. While this value exists, the namenode keeps its answer
+/// to the request.
 pub(super) struct InDoubt {
     pub begun: Begun,
     pub caller: Caller,
@@ -67,13 +68,13 @@ pub(super) struct InDoubt {
 /// The client's connection to the namenode.
 pub(super) struct Link {
     pub options: ClientOptions,
-    /// A forked child has none of its threads, may have copies of locks that they held, and would use
-    /// the parent's request numbers.
+    /// The process that made the link. A forked child can't use it: it has none of the threads, perhaps
+    /// copies of locked locks, and would repeat the parent's request numbers.
     pub process: Process,
     entry: Entry,
     address: Mutex<Option<SocketAddr>>,
     joined: RwLock<Arc<Joined>>,
-    /// For calls to datanodes, with the threads that make them.
+    /// The FlexRPC client for calls to datanodes; `pool` has the threads that make them.
     pub data: flexrpc::Client,
     pub pool: Pool,
     /// None: all reads go over TCP.
@@ -81,12 +82,12 @@ pub(super) struct Link {
     pub buffers: Buffers,
     /// Files that are open for writing.
     writers: Mutex<Vec<Weak<dyn Lease>>>,
-    /// Leases that the namenode hasn't taken back yet.
+    /// Unwanted leases that the client couldn't give up yet.
     unwanted: Mutex<Vec<Unwanted>>,
-    /// Openings that the namenode may have executed without the client hearing of it.
+    /// Openings without an answer. The namenode may have executed them.
     in_doubt: Mutex<Vec<InDoubt>>,
-    /// Read from an opening's request until its writer is registered: meanwhile nobody can tell a wanted
-    /// lease from an unwanted one.
+    /// Held for reading from an opening's request until its writer is registered. In that time, a wanted
+    /// lease looks like an unwanted one, so `settle` takes this for writing.
     opening: RwLock<()>,
 }
 
@@ -126,20 +127,20 @@ impl Link {
         })
     }
 
-    /// Refuses in a forked child. Call this before taking any lock.
+    /// Fails in a forked child. Call this before taking any lock.
     pub(super) fn check_process(&self) -> Result<(), Failure> {
         if self.process.is_this() {
             return Ok(());
         }
-        let why = "the client is of the process that was forked; connect anew in this one";
-        Err(Failure::new(Error::Invalid("of another process"), why))
+        let why = "connect a new client after a fork";
+        Err(Failure::new(Error::Invalid("the client belongs to another process"), why))
     }
 
     pub(super) fn joined(&self) -> Arc<Joined> {
         Arc::clone(&self.joined.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Makes a query. It changes nothing, so it may be repeated freely.
+    /// Makes a query. `ask` must change nothing, since a retry executes it again.
     pub(super) fn ask<T>(
         &self,
         ask: impl Fn(&mut KadoopNamenodeV1Client) -> Result<T, StubError>,
@@ -153,7 +154,7 @@ impl Link {
         Instant::now() + self.options.timeout
     }
 
-    /// Executes a mutation once.
+    /// Executes a mutation at most once.
     pub(super) fn mutate(
         &self,
         caller: &Caller,
@@ -163,7 +164,7 @@ impl Link {
         self.execute(|to, request| to.nn_mutate(&caller, &request, &mutation), drop)
     }
 
-    /// Joins files, once.
+    /// Concatenates files, at most once.
     pub(super) fn concat(&self, caller: &Caller, target: &str, sources: &[String]) -> Result<(), Failure> {
         let concat = wire::KdConcat {
             target: target.into(),
@@ -173,9 +174,9 @@ impl Link {
         self.execute(|to, request| to.nn_concat(&caller, &request, &concat), drop)
     }
 
-    /// Opens a file for writing, once: `mutation` is a creation or an append. A new file has its
-    /// first chunk, if the namenode can give one. If its outcome stays unknown, the client later gives
-    /// up the lease that it may have got.
+    /// Opens a file for writing, at most once: `mutation` is a creation or an append. A new file gets its
+    /// first chunk, if the namenode can allocate one. If the outcome stays unknown, the client later asks
+    /// for it, and gives up the lease that it may have.
     pub(super) fn open(
         &self,
         caller: &Caller,
@@ -196,21 +197,21 @@ impl Link {
         };
         if matches!(mutation, Mutation::Create { .. }) {
             match self.execute(|to, request| to.nn_begin(&on_wire, &request, &body, &opening), in_doubt) {
-                // An older namenode.
+                // An older namenode, without this procedure.
                 Err(Failure { error: Error::Internal(_), .. }) => {}
                 begun => return begun,
             }
         }
         let open = |to: &mut KadoopNamenodeV1Client, request| to.nn_open(&on_wire, &request, &body, &opening);
         let opened = match self.execute(open, in_doubt) {
-            // A still older one.
+            // A still older namenode.
             Err(Failure { error: Error::Internal(_), .. }) if min_replicas == 0 => {
                 match self.mutate(caller, mutation)? {
                     KdAnswer::KdOpened(opened) => {
                         let min_replicas = self.joined().welcome.min_replicas;
                         wire::KdOpenedFile { opened, min_replicas }
                     }
-                    _ => return Err(Error::Internal("the answer isn't one to that request").into()),
+                    _ => return Err(Error::Internal("the namenode's answer is of another kind").into()),
                 }
             }
             opened => opened?,
@@ -218,8 +219,8 @@ impl Link {
         Ok(wire::KdBegunFile { opened, first: None })
     }
 
-    /// Makes a request under a number of its own until the namenode has judged it. `in_doubt` gets a
-    /// request whose outcome is unknown when time is up.
+    /// Makes a request with a new number, and repeats it until the namenode accepts or refuses it. If the
+    /// outcome is still unknown at the deadline, `in_doubt` gets the request.
     fn execute<T>(
         &self,
         ask: impl Fn(&mut KadoopNamenodeV1Client, wire::KdRequest) -> Result<T, StubError>,
@@ -229,8 +230,8 @@ impl Link {
         let until = self.until();
         loop {
             let begun = self.joined().requests.begin(until)?;
-            // Whether an attempt may have been executed, and whether the namenode has answered for
-            // the mutation since.
+            // Whether the namenode may have executed an attempt, and whether it has since then answered
+            // for the mutation.
             let (mut doubtful, mut judged) = (false, false);
             let answer = call(&self.options, &self.entry, &self.address, until, |to| {
                 let answer = ask(to, request_to_wire(begun.id()));
@@ -267,7 +268,7 @@ impl Link {
         }
     }
 
-    /// One attempt at a mutation that its caller repeats.
+    /// Makes one attempt at a mutation. The caller retries with the same `begun`.
     pub(super) fn mutate_as(
         &self,
         begun: &Begun,
@@ -282,8 +283,8 @@ impl Link {
         })
     }
 
-    /// Joins again: the namenode has forgotten the client, which was silent for too long among too
-    /// many.
+    /// Joins again, after the namenode has forgotten the client. It forgets a client that sent nothing for
+    /// long when there are too many clients.
     fn rejoin(&self, forgotten: ClientId) -> Result<(), Failure> {
         let renewed =
             resolve(&self.options, &self.address).and_then(|namenode| self.entry.rejoin(forgotten, namenode));
@@ -296,23 +297,24 @@ impl Link {
         Ok(())
     }
 
-    /// Renews the file's lease from now on, until the last user of it is gone.
+    /// Renews the file's lease from now on, until the last reference to `lease` is dropped.
     pub(super) fn register<L: Lease + 'static>(&self, lease: &Arc<L>) {
         let weak: Weak<L> = Arc::downgrade(lease);
         self.writers.lock().unwrap_or_else(PoisonError::into_inner).push(weak);
     }
 
-    /// The files still in use.
+    /// The registered files that are still in use.
     fn writers(&self) -> Vec<Arc<dyn Lease>> {
         let mut writers = self.writers.lock().unwrap_or_else(PoisonError::into_inner);
         writers.retain(|writer| writer.strong_count() > 0);
         writers.iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// Has the namenode close a file whose lease nobody wants. If it can't now, the next renewal tries
-    /// again: each renewal keeps all of the client's leases, so this one would last as long as the client.
+    /// Asks the namenode to close a file whose lease no writer here uses. If that fails for now, the next
+    /// renewal retries it: renewals keep all of the client's leases, so this one wouldn't end by itself.
     pub(super) fn give_up(&self, lease: Unwanted) {
-        // No chunk has number 0. The refusal shows whether this client still has the lease.
+        // No chunk has number 0, so this request is refused. The refusal shows whether this client still
+        // has the lease.
         let held = self.ask(|to| to.nn_token(lease.client, lease.file.0, 0)).map(drop);
         let taken = match held.map_err(|failure| failure.error) {
             Err(Error::NotOpen) => {
@@ -326,13 +328,14 @@ impl Link {
         }
     }
 
-    /// Asks the namenode about an opening whose answer was lost, and gives up the lease that it got.
+    /// Asks the namenode about an opening whose answer was lost. If the opening was executed, gives up its
+    /// lease.
     fn settle(&self, opening: InDoubt) {
         let InDoubt { begun, caller, path } = opening;
         let on_wire = caller_to_wire(&caller);
-        // If the namenode has executed the request with this number, it repeats its answer. If not, it
-        // refuses this one: nobody can append to the root. Repeating the opening itself could replace a
-        // file long after its caller has gone on.
+        // If the namenode has executed a request with this number, it repeats its answer. If not, it
+        // refuses this request, since an append to the root directory is impossible. A repetition of the
+        // opening itself could replace a file long after the caller got an error.
         let refused = KdMutation::KdAppend("/".into());
         let none = wire::KdOpening { session: (&[][..]).into(), min_replicas: 0 };
         let told = attempt(&self.options, &self.entry, &self.address, RENEWAL, &mut |to| {
@@ -343,7 +346,7 @@ impl Link {
                 let (client, file) = (begun.client().0, FileId(opened.file));
                 drop(begun);
                 let _alone = self.opening.write().unwrap_or_else(PoisonError::into_inner);
-                // A later opening of the file may have got the lease.
+                // Keep the lease if a later opening of the same file has it.
                 if self.writers().iter().all(|writer| writer.file() != file) {
                     self.give_up(Unwanted { client, file, caller, path });
                 }
@@ -354,7 +357,8 @@ impl Link {
         }
     }
 
-    /// Holds off [`Link::settle`] while a file is opened and its writer isn't registered.
+    /// Blocks [`Link::settle`] until the guard is dropped: hold it from an opening's request until its writer
+    /// is registered.
     pub(super) fn opening(&self) -> RwLockReadGuard<'_, ()> {
         self.opening.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -367,8 +371,8 @@ impl Link {
         self.unwanted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Renews the client's leases if it has files open for writing, gives up those that nobody wants, and
-    /// lets its writers do their periodic work.
+    /// Gives up unwanted leases, and settles openings in doubt. If files are open for writing, lets their
+    /// writers do their periodic work, and renews the client's leases.
     pub(super) fn renew(self: &Arc<Self>) {
         for lease in std::mem::take(&mut *self.unwanted()) {
             let this = Arc::clone(self);
@@ -391,7 +395,8 @@ impl Link {
                 let is_broken = |writer: &Arc<dyn Lease>| broken.files.contains(&writer.file().0);
                 writers.into_iter().filter(is_broken).for_each(|writer| writer.examine());
             }
-            // An older namenode. Ignore other failures: the next renewal may succeed.
+            // An older namenode, without this procedure: use the older one, and ignore its failure, since
+            // the next renewal may succeed.
             Err(Lost::Refused(Failure { error: Error::Internal(_), .. })) => {
                 let _ = attempt(&self.options, &self.entry, &self.address, RENEWAL, &mut |to| {
                     to.nn_renew(client)
@@ -412,14 +417,14 @@ impl Joined {
         self.welcome.cluster
     }
 
-    /// Configuration with the cluster's sizes.
+    /// The default configuration with the sizes and the minimum of replicas of the cluster.
     pub(super) fn config(&self) -> Config {
         let wire::KdWelcome { unit_bytes, write_bytes, min_replicas, .. } = self.welcome;
         Config { unit_bytes, write_bytes, min_replicas: min_replicas as usize, ..Config::default() }
     }
 }
 
-/// Whether the namenode may judge the same request otherwise soon.
+/// Whether the same request may succeed later without a change by the caller.
 fn is_temporary(error: Error) -> bool {
     use Error::{Limit, LogBehind, NoDatanodes, NoSpace, OutcomeUnknown, Unavailable};
     matches!(error, Limit(_) | LogBehind | NoDatanodes | NoSpace | OutcomeUnknown | Unavailable)
@@ -427,7 +432,7 @@ fn is_temporary(error: Error) -> bool {
 
 type Place = Mutex<Option<SocketAddr>>;
 
-/// Repeats a call until the namenode answers or refuses, or time is up.
+/// Repeats a call until the namenode answers or refuses it, or until the deadline.
 fn call<T>(
     options: &ClientOptions,
     entry: &Entry,
@@ -438,7 +443,7 @@ fn call<T>(
     repeat(options, entry, place, until, Duration::ZERO, ask)
 }
 
-/// As [`call`], but each attempt gets at least `least`, even past the deadline.
+/// As [`call`], but the timeout of each attempt is at least `least`, even if that is past the deadline.
 fn repeat<T>(
     options: &ClientOptions,
     entry: &Entry,
@@ -474,7 +479,7 @@ fn attempt<T>(
 ) -> Result<T, Lost> {
     let address = resolve(options, place)?;
     let moved = |lost: Lost| {
-        // The namenode may have moved.
+        // The namenode may have another address now: resolve its name again.
         *place.lock().unwrap_or_else(PoisonError::into_inner) = None;
         lost
     };
@@ -486,8 +491,8 @@ fn attempt<T>(
             Ok(ask(&mut to)?)
         });
     match asked {
-        // A credential may end at any time: with its user's password, or after a restart with
-        // another key. A new login shows the cause.
+        // A credential ends early if its user's password changes, or if the namenode restarts with another
+        // key. Retry: a new login either succeeds or shows the cause.
         Err(Lost::Refused(failure)) if failure.error == Error::Unauthenticated && entry.end(&pass) => {
             Err(Lost::NotExecuted(Failure { error: Error::Unavailable, ..failure }))
         }

@@ -9,25 +9,25 @@ use strait_kadoop_core::{Identity, error::Error, messages::Outcome};
 use strait_kadoop_wire::{PEER_SILENCE, failure::Lost, wire::KadoopDatanodeV1Callees};
 use strait_xdr::EncodeError;
 
-/// How long a datanode may take to accept a connection. A writer counts a slower one as lost.
+/// How long a datanode may take to accept a connection. For a writer, a slower datanode is lost.
 const CONNECT: Duration = Duration::from_millis(1_000);
 
 /// A datanode's address, and the identity that it has to prove.
 pub(super) type Place = (SocketAddr, Identity);
 
-/// A client for calls to datanodes. These need tokens instead of a key, and show no key themselves.
+/// A client for calls to datanodes. Neither side needs a key: a token authorizes each call.
 pub(super) fn client() -> flexrpc::Client {
     flexrpc::Client::new(flexrpc::ClientOptions {
         connect_timeout: CONNECT,
         peer_silence: Some(PEER_SILENCE),
-        // A datanode that can't be reconnected to is lost.
+        // After one failed reconnection, a datanode counts as lost.
         retry: RetryPolicy { reconnects: 1, ..RetryPolicy::default() },
         chain_callees: limits::CHAIN_CALLEES_MAX,
         ..flexrpc::ClientOptions::default()
     })
 }
 
-/// One datanode, or a pipeline.
+/// Callees for calls to one datanode, or serially to the datanodes of a pipeline.
 pub(super) fn callees(
     client: &flexrpc::Client,
     addresses: Vec<SocketAddr>,
@@ -46,7 +46,7 @@ pub(super) fn single<T>(answers: Result<Vec<Result<T, StubError>>, EncodeError>)
     first.unwrap_or_else(|| Err(StubError::Call(flexrpc::CallError::NotExecuted(flexrpc::Refusal::BadChain))))
 }
 
-/// The outcome, in the cores' terms.
+/// The call's outcome, as the cores need it.
 pub(super) fn outcome<T>(answer: &Result<T, Lost>) -> Outcome {
     match answer {
         Ok(_) => Outcome::Value,
@@ -56,7 +56,7 @@ pub(super) fn outcome<T>(answer: &Result<T, Lost>) -> Outcome {
     }
 }
 
-/// The kind of failure, for cores that need no more.
+/// The error, without detail. Unavailable if the datanode gave no answer.
 pub(super) fn kind(lost: &Lost) -> Error {
     match lost {
         Lost::Refused(failure) => failure.error,

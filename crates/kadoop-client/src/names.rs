@@ -1,4 +1,4 @@
-//! Operations on names.
+//! Operations on paths, and operators' requests.
 
 use super::{Client, digester::visible_end};
 use std::{collections::BTreeMap, net::SocketAddr};
@@ -17,8 +17,8 @@ use strait_kadoop_wire::{
     wire::{self, KdAnswer},
 };
 
-/// Bytes per request for chunk locations. For a thousand chunks of the usual size the namenode
-/// holds its lock briefly, and even the smallest chunks fit one answer.
+/// Bytes of a file per request for chunk locations. These are a thousand chunks of the usual size, for which
+/// the namenode holds its lock briefly. Even if the chunks are the smallest, they fit in one answer.
 const LOCATED_BYTES: u64 = 64 << 30;
 
 /// The namenode's view of its cluster.
@@ -31,7 +31,7 @@ pub struct ClusterStatus {
     pub safe_mode: bool,
     pub files_and_directories: u64,
     pub chunks: u64,
-    /// Datanodes heard of since the namenode started.
+    /// Datanodes that have sent a heartbeat since the namenode started.
     pub nodes: Vec<NodeStatus>,
 }
 
@@ -44,16 +44,16 @@ pub struct NodeStatus {
     /// Capacity of its data directories.
     pub capacity_bytes: u64,
     pub used_bytes: u64,
-    /// Time since its last heartbeat.
+    /// Time since its latest heartbeat.
     pub silent_ms: u64,
 }
 
-/// A datanode that the namenode doesn't take up.
+/// A datanode that the namenode refuses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RefusedNode {
-    /// Its identity: it has no number here.
+    /// Its identity. Perhaps it has no number in this cluster.
     pub identity: Identity,
-    /// Where it serves.
+    /// Its service address.
     pub address: SocketAddr,
     /// Its host's name.
     pub name: String,
@@ -61,18 +61,18 @@ pub struct RefusedNode {
     pub rack: String,
     /// The reason, for people.
     pub why: String,
-    /// Whether [`Client::admit`](super::Client::admit) would take it up.
+    /// Whether [`Client::admit`](super::Client::admit) would make the namenode accept it.
     pub admissible: bool,
-    /// Milliseconds since it was refused last.
+    /// Milliseconds since its latest refusal.
     pub silent_ms: u64,
 }
 
-/// Decommission states of the datanodes, and the last rebalance.
+/// Decommission states of the datanodes, and the latest rebalance.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Standings {
     /// All datanodes that have ever joined.
     pub nodes: BTreeMap<NodeId, Standing>,
-    /// The last rebalance since the namenode started.
+    /// The latest rebalance since the namenode started.
     pub rebalancing: Option<Rebalancing>,
 }
 
@@ -83,17 +83,18 @@ pub struct Location {
     pub offset: u64,
     /// Length in bytes.
     pub length: u64,
-    /// Datanodes that have it.
+    /// Datanodes that have the part.
     pub hosts: Vec<Host>,
 }
 
 impl Client {
-    /// Attributes of a file or directory. The length of a file that is being written counts all bytes
-    /// that were flushed before; in a listing it may lag behind.
+    /// Attributes of a file or directory. The length of a file that is being written includes all bytes
+    /// that were flushed before this call. In a listing, it may lack the latest ones.
     ///
     /// # Errors
-    /// NotFound, NotADirectory, PermissionDenied; as every operation Invalid (for the path) and
-    /// Unavailable.
+    /// NotFound: nothing is at `path`. NotADirectory: a name above is a file. PermissionDenied: the caller
+    /// can't pass through a directory above. As with every operation, Invalid: the path is malformed;
+    /// Unavailable: the namenode doesn't answer.
     pub fn stat(&self, caller: &Caller, path: &str) -> Result<Status, Failure> {
         let told = self.link.ask(|to| to.nn_stat(&caller_to_wire(caller), &path.into()))?;
         let mut status = status_from_wire(&told)?;
@@ -103,8 +104,8 @@ impl Client {
         Ok(status)
     }
 
-    /// Entries of a directory behind the name `after`, in the order of their names' bytes: at most
-    /// `limit`, and at most 1,000. For a file, its own entry.
+    /// Entries of a directory whose names come after `after`, in the order of their names' bytes: at most
+    /// `limit`, and at most 1,000. For a file, the file's own entry.
     ///
     /// # Errors
     /// As [`Client::stat`].
@@ -114,7 +115,7 @@ impl Client {
         Ok(page_from_wire(&page)?)
     }
 
-    /// Totals of a tree.
+    /// Number of files and directories, and the bytes, of the tree at `path`.
     ///
     /// # Errors
     /// As [`Client::stat`].
@@ -124,13 +125,13 @@ impl Client {
         Ok(summary_from_wire(&summary))
     }
 
-    /// Locations of a range's bytes: all chunks that overlap it, as a whole and in order, with
-    /// their lengths as far as known. Only datanodes that are alive are named. A chunk that is being
-    /// written has all bytes that were flushed before. If none of its datanodes is alive, it is there
-    /// with the known length, which may be 0: nobody can tell now how many bytes it has.
+    /// Locations of a range's bytes: all chunks that overlap the range, in order. Each location is that of a
+    /// whole chunk, and names only datanodes that are alive. The length of a chunk that is being written
+    /// includes all bytes that were flushed before this call. If none of that chunk's datanodes is alive,
+    /// its length is the one that the namenode knows, perhaps 0.
     ///
     /// # Errors
-    /// As [`Client::stat`]; IsADirectory.
+    /// As [`Client::stat`]. IsADirectory: `path` is a directory.
     pub fn locations(
         &self,
         caller: &Caller,
@@ -144,7 +145,7 @@ impl Client {
         while at < end {
             let step = LOCATED_BYTES.min(end - at);
             let (found, of) = self.located(caller, path, at, step)?;
-            // The step before has returned a chunk that reaches into this one.
+            // The previous step may have returned the chunk that reaches into this step: skip that one.
             let known = locations.last().map(|last| last.offset);
             locations.extend(found.into_iter().filter(|new| known.is_none_or(|known| new.offset > known)));
             at += step;
@@ -155,7 +156,7 @@ impl Client {
         Ok(locations)
     }
 
-    /// Locations for one step, and the file's length.
+    /// Locations of the chunks in one step's range, and the file's length.
     fn located(
         &self,
         caller: &Caller,
@@ -168,7 +169,8 @@ impl Client {
         let hosts: Result<Vec<Host>, Error> = found.hosts.iter().map(host_from_wire).collect();
         let mut hosts = hosts?;
         if found.open {
-            // For a chunk that is being written, the namenode names all members of the pipeline.
+            // For a chunk that is being written, the namenode names all members of the pipeline, dead ones
+            // included.
             let nodes = self.status()?.nodes;
             hosts.retain(|host| nodes.iter().any(|node| node.alive && node.host.node == host.node));
         }
@@ -176,7 +178,7 @@ impl Client {
         let location = |chunk: LocatedChunk| {
             let host = |node: &NodeId| hosts.iter().find(|host| host.node == *node).cloned();
             let hosts: Vec<Host> = chunk.nodes.iter().filter_map(host).collect();
-            // Only its datanodes know how many bytes were flushed.
+            // Only the chunk's datanodes know how many bytes were flushed.
             let length = match chunk.growing && !hosts.is_empty() {
                 true => visible_end(self, caller, path, made, known).saturating_sub(chunk.offset),
                 false => chunk.length.into(),
@@ -193,10 +195,10 @@ impl Client {
         Ok((locations.map(|(_, location)| location).collect(), located.length))
     }
 
-    /// Makes a directory and its missing parents. An existing directory is fine.
+    /// Makes a directory and its missing parents. Succeeds if the directory exists already.
     ///
     /// # Errors
-    /// AlreadyExists: it is a file; NotADirectory; PermissionDenied.
+    /// AlreadyExists: `path` is a file; NotADirectory: a name above is a file; PermissionDenied.
     pub fn mkdirs(&self, caller: &Caller, path: &str, mode: u16) -> Result<(), Failure> {
         self.done(caller, &Mutation::Mkdirs { path: path.to_owned(), mode })
     }
@@ -204,21 +206,21 @@ impl Client {
     /// Moves a file or directory. With `replace`, it may replace a file or an empty directory.
     ///
     /// # Errors
-    /// NotFound; AlreadyExists, NotEmpty, IsADirectory, NotADirectory, for the target;
-    /// PermissionDenied.
+    /// NotFound: nothing is at `from`; AlreadyExists, NotEmpty, IsADirectory, NotADirectory: the target
+    /// can't be replaced, or not by this; PermissionDenied.
     pub fn rename(&self, caller: &Caller, from: &str, to: &str, replace: bool) -> Result<(), Failure> {
         self.done(caller, &Mutation::Rename { from: from.to_owned(), to: to.to_owned(), replace })
     }
 
-    /// Removes a file or directory; false if there was none.
+    /// Removes a file or directory. Returns false if nothing was at `path`.
     ///
     /// # Errors
-    /// NotEmpty; PermissionDenied.
+    /// NotEmpty: the directory has entries, and `recursive` is false; PermissionDenied.
     pub fn delete(&self, caller: &Caller, path: &str, recursive: bool) -> Result<bool, Failure> {
         self.changed(caller, &Mutation::Delete { path: path.to_owned(), recursive })
     }
 
-    /// Shortens a closed file; false if it has that length already.
+    /// Shortens a closed file to `length`. Returns false if it has that length already.
     ///
     /// # Errors
     /// NotFound, IsADirectory, PermissionDenied; Busy: a writer has it open.
@@ -243,8 +245,8 @@ impl Client {
         self.done(caller, &Mutation::SetAttributes { path: path.to_owned(), attributes })
     }
 
-    /// Takes the lease from a file's writer, even from an active one. Returns whether the file is
-    /// closed; if not, ask again.
+    /// Takes the lease from a file's writer, even from an active one, so that the namenode closes the file.
+    /// Returns whether the file is closed already. If not, call this again until it is.
     ///
     /// # Errors
     /// NotFound, IsADirectory, PermissionDenied.
@@ -271,30 +273,30 @@ impl Client {
         Ok(ClusterStatus { cluster, safe_mode, files_and_directories, chunks, nodes: nodes? })
     }
 
-    /// Decommission states of the datanodes, and the last rebalance.
+    /// Decommission states of the datanodes, and the latest rebalance.
     ///
     /// # Errors
-    /// Unavailable.
+    /// Unavailable: the namenode doesn't answer.
     pub fn standings(&self) -> Result<Standings, Failure> {
         let told = self.link.ask(|to| to.nn_service())?;
         let rebalancing = told.rebalance.as_ref().map(rebalancing_from_wire);
         Ok(Standings { nodes: told.nodes.iter().map(standing_from_wire).collect(), rebalancing })
     }
 
-    /// Decommissions a datanode: its replicas are copied elsewhere. With `cancelled`, it stays in
-    /// service instead.
+    /// Decommissions a datanode: the namenode has its replicas copied to other datanodes. With `cancelled`,
+    /// ends the decommission, so that the datanode stays in service.
     ///
     /// # Errors
-    /// PermissionDenied, except for the superuser; NotFound.
+    /// PermissionDenied: the caller isn't the superuser; NotFound: no datanode has this number.
     pub fn decommission(&self, caller: &Caller, node: NodeId, cancelled: bool) -> Result<(), Failure> {
         let caller = caller_to_wire(caller);
         self.link.ask(|to| to.nn_decommission(&caller, node.0, cancelled))
     }
 
-    /// Datanodes that the namenode refused in the last hour, or refuses until an operator decides.
+    /// Datanodes that the namenode refused in the last hour, or refuses until an operator admits them.
     ///
     /// # Errors
-    /// Unavailable.
+    /// Unavailable: the namenode doesn't answer.
     pub fn refused(&self) -> Result<Vec<RefusedNode>, Failure> {
         let told = self.link.ask(|to| to.nn_refused())?;
         let node = |node: &wire::KdRefusedNode<'_>| -> Result<RefusedNode, Error> {
@@ -311,21 +313,22 @@ impl Client {
         Ok(told.nodes.iter().map(node).collect::<Result<_, _>>()?)
     }
 
-    /// Takes up a datanode of another history, and gives up what isn't in the namenode's log.
+    /// Makes the namenode accept a datanode whose history differs from the log: records and files that the
+    /// log lacks are given up for good.
     ///
     /// # Errors
-    /// PermissionDenied, except for the superuser; NotFound: no such datanode is refused for its
-    /// history.
+    /// PermissionDenied: the caller isn't the superuser; NotFound: the namenode doesn't refuse a datanode
+    /// with this identity for its history.
     pub fn admit(&self, caller: &Caller, identity: Identity) -> Result<(), Failure> {
         let caller = caller_to_wire(caller);
         self.link.ask(|to| to.nn_admit(&caller, identity.0))
     }
 
-    /// Moves replicas to emptier datanodes, until each is within so many percent of the mean. None
-    /// ends the rebalance.
+    /// Begins a rebalance: replicas move to emptier datanodes, until the use of each is within
+    /// `threshold_percent` of the mean. None ends the rebalance.
     ///
     /// # Errors
-    /// PermissionDenied, except for the superuser; Invalid: not 1 to 100.
+    /// PermissionDenied: the caller isn't the superuser; Invalid: the threshold isn't from 1 to 100.
     pub fn rebalance(&self, caller: &Caller, threshold_percent: Option<u32>) -> Result<(), Failure> {
         let caller = caller_to_wire(caller);
         self.link.ask(|to| to.nn_rebalance(&caller, threshold_percent.unwrap_or(0)))
@@ -347,5 +350,5 @@ impl Client {
 }
 
 fn strange() -> Failure {
-    Error::Internal("the answer isn't one to that request").into()
+    Error::Internal("the namenode's answer is of another kind").into()
 }

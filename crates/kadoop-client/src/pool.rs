@@ -1,5 +1,5 @@
-//! Threads for the calls of writers and readers: one for each call under way. Idle threads stay for
-//! a while.
+//! Threads for the calls of writers and readers: one for each call under way. An idle thread ends after a
+//! while.
 
 use std::{
     collections::VecDeque,
@@ -10,7 +10,7 @@ use strait_telemetry::RequestId;
 
 /// Idle time after which a thread ends.
 const DORMANT: Duration = Duration::from_secs(10);
-/// Most threads of one client: 64 files with four calls each. Further calls wait.
+/// Most threads of one client: enough for 64 files with four calls each. Further calls wait for a thread.
 const MOST: usize = 256;
 
 type Job = Box<dyn FnOnce() + Send>;
@@ -27,8 +27,8 @@ struct State {
 }
 
 impl Pool {
-    /// Runs the job in another thread, or in this one if none can be started. The job keeps this
-    /// thread's request id.
+    /// Runs the job in another thread. If the client has no thread and can't start one, runs it here. The job
+    /// has this thread's request id.
     pub(super) fn run(&self, job: impl FnOnce() + Send + 'static) {
         let request = RequestId::current();
         let job = move || {

@@ -31,14 +31,14 @@ use strait_kadoop_wire::{
     wire::{KdLocated, KdVersion},
 };
 
-/// Longest sleep of a thread before it checks again.
+/// Longest sleep of a thread before it runs the core's periodic work.
 const LOOK_MS: Millis = 1_000;
 
-/// Most chunks without a good replica that a lookup asks about.
+/// Most chunks without a good replica for which one lookup asks where damaged replicas are.
 const MAX_ASKED_ABOUT: usize = 4;
 
-/// The failure's text if the namenode located the file but no datanode answers.
-const NOBODY: &str = "no datanode that has it answers; `strait datanodes` shows them";
+/// The failure's text if the namenode answers but no datanode does.
+const NOBODY: &str = "no datanode that has the bytes answers; see `strait datanodes`";
 
 /// Fetches a file's ranges for all threads that read it.
 pub(super) struct ReadDriver<P> {
@@ -52,21 +52,21 @@ pub(super) struct ReadDriver<P> {
     pub(super) config: Config,
     places: Mutex<Places>,
     pub(super) made: u64,
-    /// A writer had the file open when it was located first.
+    /// Whether a writer had the file open at the first lookup.
     pub(super) open: bool,
     clock: Clock,
 }
 
-/// Locations of chunks, and the tokens for them.
+/// Addresses of datanodes, and the tokens for the chunks of the latest lookup.
 #[derive(Default)]
 struct Places {
     hosts: BTreeMap<NodeId, Place>,
     tokens: BTreeMap<(ChunkId, Stamp), Arc<Token>>,
     range: (u64, u64),
-    /// The number of the file's making and one of its chunks, which identify it; None while it has
-    /// no chunk.
+    /// The number of the transaction that made the file, and one of its chunks. Together they identify the
+    /// file. None while it has no chunk.
     file: Option<(u64, ChunkId)>,
-    /// The failure of the last lookup, if it failed.
+    /// The failure of the latest lookup, if it failed.
     unlocated: Option<Failure>,
 }
 
@@ -78,7 +78,7 @@ impl<P> std::fmt::Debug for ReadDriver<P> {
 
 impl Holder for ReadDriver<Bytes> {
     fn give_up(&self, idle: Duration) {
-        // A thread that holds the core is about to read.
+        // If another thread holds the lock, it is about to read, so the reader isn't idle.
         if let Ok(mut core) = self.core.try_lock() {
             core.give_up(idle.as_millis() as Millis, self.clock.now());
         }
@@ -103,7 +103,7 @@ impl Fetch for Bytes {
 }
 
 impl<P: Fetch> ReadDriver<P> {
-    /// Locates the file's bytes.
+    /// Makes a driver, and locates the file's first bytes.
     pub(super) fn open(
         client: &Client,
         caller: &Caller,
@@ -113,7 +113,7 @@ impl<P: Fetch> ReadDriver<P> {
         Self::with(client.link.joined().config(), client, caller, path, budget)
     }
 
-    /// As [`ReadDriver::open`], with these times and sizes.
+    /// As [`ReadDriver::open`], with the times and sizes of `config`.
     pub(super) fn with(
         config: Config,
         client: &Client,
@@ -179,7 +179,7 @@ impl<P: Fetch> ReadDriver<P> {
         }
     }
 
-    /// A refusal of the core, with more detail.
+    /// The core's error, with detail for people.
     fn failure(&self, error: Error, damaged: Option<&(ChunkId, Vec<NodeId>)>) -> Failure {
         if let (Error::Corrupt, Some((chunk, nodes))) = (error, damaged) {
             let places = self.places();
@@ -243,19 +243,19 @@ impl<P: Fetch> ReadDriver<P> {
         self.changed.notify_all();
     }
 
-    /// Tells the namenode of a damaged replica.
+    /// Reports a damaged replica to the namenode.
     pub(super) fn suspect(&self, node: NodeId, chunk: ChunkId, stamp: Stamp) {
         let of = KdVersion { chunk: chunk.0, stamp: stamp.0 };
-        // Ignore a failure: the datanode's own scrub finds the damage too, only later.
+        // Ignore a failure: the datanode's scrub finds the damage, too, though later.
         let _ = self.link.ask(|to| to.nn_suspect(node.0, &of));
     }
 
-    /// The address of a datanode, if the file was located there.
+    /// The address of a datanode, if a lookup has named it.
     pub(super) fn address(&self, node: NodeId) -> Option<SocketAddr> {
         self.places().hosts.get(&node).map(|(address, _)| *address)
     }
 
-    /// Locates the file's bytes. Also returns the number of the file's making.
+    /// Locates the file's bytes. Also returns the number of the transaction that made the file.
     pub(super) fn locate(&self, offset: u64, length: u64) -> Result<(u64, Located), Failure> {
         let found = self.ask_where(offset, length);
         let mut places = self.places();
@@ -283,13 +283,13 @@ impl<P: Fetch> ReadDriver<P> {
         Ok((found.made, located))
     }
 
-    /// Adds the places of damaged replicas of chunks that have no good one. Parts of them may be
-    /// sound, and if not, the reader learns why there are no bytes.
+    /// For chunks without a good replica, adds the datanodes with damaged ones. A part that the reader needs
+    /// may be undamaged there. If not, the reader learns that the chunk is damaged.
     fn add_damaged(&self, located: &mut Located) -> Result<(), Failure> {
         let without = located.chunks.iter_mut().filter(|chunk| chunk.nodes.is_empty() && !chunk.growing);
         for chunk in without.take(MAX_ASKED_ABOUT) {
             let of = KdVersion { chunk: chunk.chunk.0, stamp: chunk.stamp.0 };
-            // An older namenode doesn't tell.
+            // An older namenode doesn't know this procedure.
             let Ok(told) = self.link.ask(|to| to.nn_damaged(&of)) else { return Ok(()) };
             for host in &told.hosts {
                 let host = host_from_wire(host)?;
@@ -300,8 +300,8 @@ impl<P: Fetch> ReadDriver<P> {
         Ok(())
     }
 
-    /// Locates the file by its name, as the audit log shows it. If the name is gone or belongs to
-    /// another file by now, locates it by its number and one of its chunks.
+    /// Locates the file by its path, so that the audit log shows the path. If nothing, or another file, is at
+    /// the path now, locates the file by its transaction's number and one of its chunks.
     fn ask_where(&self, offset: u64, length: u64) -> Result<KdLocated<'static>, Failure> {
         let caller = caller_to_wire(&self.caller);
         let named = self.link.ask(|to| to.nn_locate(&caller, &(&self.path).into(), offset, length));
@@ -320,7 +320,7 @@ impl<P: Fetch> ReadDriver<P> {
         }
     }
 
-    /// Reads a range from one datanode, with another token if the first has expired.
+    /// Reads a range from one datanode. If the token has expired, gets a new one and retries once.
     pub(super) fn fetch(&self, from: NodeId, read: &Read, within: Duration) -> Judged<Checked<P>> {
         match P::attempt(self, from, read, within) {
             Err(Error::TokenExpired) => {
@@ -332,7 +332,7 @@ impl<P: Fetch> ReadDriver<P> {
         }
     }
 
-    /// A datanode's place, and the token for the chunk there.
+    /// A datanode's address and identity, and the token for the chunk.
     fn way(&self, from: NodeId, read: &Read) -> Judged<(Place, Arc<Token>)> {
         let places = self.places();
         let place = places.hosts.get(&from).copied().ok_or(Error::Unavailable)?;
@@ -340,7 +340,7 @@ impl<P: Fetch> ReadDriver<P> {
         Ok((place, token))
     }
 
-    /// One attempt to get a range's digest from a datanode; None from one without digests.
+    /// Makes one attempt to get a range's digest from a datanode. None: the datanode is too old for digests.
     pub(super) fn digest_piece(
         &self,
         from: NodeId,
@@ -359,7 +359,7 @@ impl<P: Fetch> ReadDriver<P> {
         Checked::digest(read, &digest_from_wire(&answer)).map(Some)
     }
 
-    /// One attempt to read a range from a datanode with a single call.
+    /// Makes one attempt to read a range from a datanode: through a borrowed file or with a single call.
     pub(super) fn read_piece(&self, from: NodeId, read: &Read, within: Duration) -> Judged<Checked> {
         let (place, token) = self.way(from, read)?;
         let (borrowing, cluster) = (self.link.borrowing.as_ref(), || self.link.joined().cluster());

@@ -6,11 +6,11 @@ use std::sync::{Arc, Weak};
 use strait_kadoop_core::{client::Holder, messages::Caller};
 use strait_kadoop_wire::failure::Failure;
 
-/// Reads one file, at the length that it had when opened, or longer.
+/// Reads one file. Its length is the one at the opening, or greater if the file has grown.
 pub struct Reader {
     driver: Arc<ReadDriver<Bytes>>,
     position: u64,
-    /// The end of the visible bytes when it was opened, if the file was being written.
+    /// The visible length at the opening.
     end: u64,
 }
 
@@ -25,12 +25,12 @@ impl Reader {
         Ok(Self { driver, position: 0, end })
     }
 
-    /// Bytes from `offset` on: `length` of them, or fewer at the file's end. Any number of threads
-    /// may read at a time.
+    /// Reads `length` bytes from `offset` on, or fewer at the file's end. Any number of threads can read at a
+    /// time.
     ///
     /// # Errors
-    /// Unavailable: no replica of a part could be reached. Corrupt: all replicas are damaged.
-    /// NotFound: the file was removed meanwhile.
+    /// Unavailable: no replica of a part could be reached. Corrupt: all replicas of a part are damaged.
+    /// NotFound: the file was removed after it was opened.
     pub fn read_at(&self, offset: u64, length: usize) -> Result<Bytes, Failure> {
         let first = self.driver.read(offset, length)?;
         if first.is_empty() || first.len() >= length {
@@ -42,7 +42,7 @@ impl Reader {
         while !part.is_empty() {
             let end = filled + part.len();
             if end > all.bytes.len() {
-                // The file has grown meanwhile.
+                // The file has grown during this call.
                 all.bytes.resize(end, 0);
             }
             all.bytes[filled..end].copy_from_slice(&part);
@@ -55,19 +55,19 @@ impl Reader {
         Ok(all.freeze(filled))
     }
 
-    /// Some of the next bytes, at most `length`, as available; none at the file's end. Reads ahead.
+    /// Reads some of the next bytes, at most `length`; returns none at the file's end. Also reads ahead.
     ///
     /// # Errors
     /// As [`Reader::read_at`].
     pub fn read(&mut self, length: usize) -> Result<Bytes, Failure> {
-        // Pieces of one call are the fastest to fetch, and needn't be joined.
+        // Read at most one call's bytes: that is fastest, and the bytes needn't be copied together.
         let length = length.min(self.driver.config.read_bytes as usize);
         let bytes = self.driver.read(self.position, length)?;
         self.position += bytes.len() as u64;
         Ok(bytes)
     }
 
-    /// From now on, fetches the bytes that are asked for, and no others.
+    /// From now on, fetches only the requested bytes.
     pub fn stop_reading_ahead(&self) {
         self.driver.core().stop_reading_ahead();
     }
@@ -77,13 +77,13 @@ impl Reader {
         self.position = position;
     }
 
-    /// The number of the transaction that made the file. No other file of the cluster has it.
+    /// The number of the transaction that made the file. No other file of the cluster has the same number.
     pub fn made(&self) -> u64 {
         self.driver.made
     }
 
-    /// The file's length in bytes, as known when it was last located. Of a file that is being written,
-    /// all bytes count that were flushed before it was opened here.
+    /// The file's length in bytes, as of the latest lookup. For a file that is being written, it includes all
+    /// bytes that were flushed before the file was opened here.
     pub fn length(&self) -> u64 {
         self.driver.core().length().unwrap_or(0).max(self.end)
     }

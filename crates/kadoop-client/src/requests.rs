@@ -1,4 +1,4 @@
-//! The numbers of one client's mutations, which all its threads share.
+//! The numbers of one client's mutations. All threads of the client share them.
 
 use std::{
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
@@ -7,7 +7,8 @@ use std::{
 use strait_kadoop_core::{ClientId, client::Requests as Numbers, error::Error, messages::RequestId};
 use strait_kadoop_wire::failure::Failure;
 
-/// Hands out numbers, and no more at a time than the namenode keeps answers for.
+/// Issues numbers for mutations. Limits the mutations under way to those for which the namenode keeps
+/// answers.
 pub(super) struct Requests {
     client: ClientId,
     numbers: Mutex<Numbers>,
@@ -42,7 +43,7 @@ impl Requests {
             }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                let why = "the client's older mutations have no answer yet";
+                let why = "too many of this client's mutations have no answer yet";
                 return Err(Failure::new(Error::Unavailable, why));
             }
             (numbers, _) = self.ended.wait_timeout(numbers, left).unwrap_or_else(PoisonError::into_inner);
@@ -60,7 +61,7 @@ impl Begun {
         self.requests.client
     }
 
-    /// The identity that goes with each attempt.
+    /// The request's id, to be sent with each attempt.
     pub(super) fn id(&self) -> RequestId {
         self.requests.numbers().id(self.number)
     }
@@ -79,7 +80,7 @@ mod tests {
     use std::time::Duration;
     use strait_kadoop_core::config::MAX_REQUESTS_IN_FLIGHT;
 
-    /// Uses up all requests that may be under way: the oldest is, and all later ones have ended.
+    /// Uses up all numbers: the oldest request stays under way, and all later ones have ended.
     fn exhausted(requests: &Arc<Requests>) -> Begun {
         let stuck = requests.begin(Instant::now()).unwrap();
         for _ in 1..MAX_REQUESTS_IN_FLIGHT {

@@ -1,4 +1,4 @@
-//! Reads every replica of a file, whereas a reader is content with one.
+//! Reads every replica of a file and checks it, whereas a reader needs only one replica of each chunk.
 
 use super::{Client, read_driver::ReadDriver};
 use bytes::Bytes;
@@ -11,7 +11,7 @@ use strait_kadoop_core::{
 };
 use strait_kadoop_wire::failure::Failure;
 
-/// Attempts to read a part of a replica whose datanode doesn't answer.
+/// Most attempts to read a part of a replica while its datanode doesn't answer.
 const ATTEMPTS: usize = 3;
 
 /// A replica that has been read.
@@ -25,19 +25,19 @@ pub struct Verified {
     pub node: NodeId,
     /// Its address, if the namenode knows it.
     pub address: Option<SocketAddr>,
-    /// The reason why it couldn't be read to its end: Corrupt if its bytes don't agree with their
-    /// checksums.
+    /// The reason why the replica couldn't be read to its end; None if it is whole. Corrupt: its bytes don't
+    /// match their checksums, or it is too short.
     pub failure: Option<Failure>,
 }
 
-/// Reads the replicas of a file one after the other, and compares each with its checksums. It tells
-/// the namenode of damaged ones, which are then replaced.
+/// Reads the replicas of a file one after the other, and compares each with its checksums. Reports damaged
+/// replicas to the namenode, which has them replaced.
 #[derive(Debug)]
 pub struct Verifier {
     driver: Arc<ReadDriver<Bytes>>,
-    /// Replicas to read before the file is located further.
+    /// Replicas of located chunks that haven't been read yet.
     replicas: VecDeque<(LocatedChunk, NodeId)>,
-    /// The end of the located chunks; None at the file's end.
+    /// The end of the located chunks; None if all chunks are located.
     located: Option<u64>,
 }
 
@@ -47,8 +47,8 @@ impl Verifier {
         Ok(Self { driver, replicas: VecDeque::new(), located: Some(0) })
     }
 
-    /// Reads one replica; none is left if there is no result. Nothing runs between steps, so a
-    /// caller can stop at any step.
+    /// Reads one replica. None: all replicas were read. Nothing runs between steps, so a caller can stop
+    /// after any step.
     ///
     /// # Errors
     /// As [`super::Reader::read_at`], if the file can't be located.
@@ -61,7 +61,7 @@ impl Verifier {
             let (_, found) = self.driver.locate(from, LOCATE_BYTES)?;
             let chunks: Vec<_> = found.chunks.into_iter().filter(|chunk| chunk.offset >= from).collect();
             let end = chunks.last().map(|last| last.offset.saturating_add(last.length.into()));
-            // A chunk that is being written is the last.
+            // A chunk that is being written is the file's last one.
             self.located = end.filter(|end| *end > from && !chunks.iter().any(|chunk| chunk.growing));
             for chunk in chunks {
                 let nodes = chunk.nodes.clone();
@@ -84,8 +84,8 @@ impl Verifier {
         }
     }
 
-    /// Reads a replica to the end that the namenode knows of; of a chunk that is being written, all
-    /// that readers may see.
+    /// Reads a replica up to the end that the namenode knows. For a chunk that is being written, reads all
+    /// visible bytes.
     fn read(&self, chunk: &LocatedChunk, node: NodeId) -> Result<(), Error> {
         let acknowledged = chunk.skip.saturating_add(chunk.length);
         let end = if chunk.growing { u32::MAX } else { acknowledged };
@@ -97,7 +97,7 @@ impl Verifier {
             let read = Read { chunk: chunk.chunk, stamp: chunk.stamp, offset, length, acknowledged };
             match self.driver.fetch(node, &read, within) {
                 Ok(part) if part.content().is_empty() && chunk.growing => return Ok(()),
-                // It is shorter than the namenode has logged.
+                // The replica is shorter than the chunk in the namenode's log.
                 Ok(part) if part.content().is_empty() => return Err(Error::Corrupt),
                 Ok(part) => (offset, attempts) = (offset + part.content().len() as u32, 0),
                 Err(Error::Unavailable) if attempts + 1 < ATTEMPTS => attempts += 1,

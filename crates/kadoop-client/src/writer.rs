@@ -38,25 +38,25 @@ use strait_kadoop_wire::{
     },
 };
 
-/// Chunks whose pipelines it remembers: more than a writer has without their end.
+/// Most chunks whose pipelines a writer remembers: more than it has that haven't ended.
 const CHUNKS: usize = 64;
-/// Longest sleep of an application's thread before it checks again.
+/// Longest sleep of an application's thread before it runs the core's periodic work.
 const LOOK_MS: Millis = 1_000;
 
-/// The failure's text if the namenode can name no datanode.
+/// The failure's text if the namenode finds no datanode for a chunk.
 const NOWHERE: &str =
-    "no datanode can take it: each is dead, full or refused; `strait datanodes` tells which";
+    "no datanode can take a chunk: each is dead, full or refused; `strait datanodes` shows which";
 
 /// The failure's text if the namenode can't log a change.
 const LOG_FULL: &str = "the namenode's disk is full; free room there, then repeat";
-/// Datanodes that a failure names, at most.
+/// Most datanodes that a failure names.
 const NAMED: usize = 8;
 
-/// Writes one file, which no other writer can have meanwhile. Dropped without [`Writer::close`], it
-/// leaves the file to recovery: flushed bytes stay.
+/// Writes one file. While the writer exists, no other writer can open the file. If it is dropped without
+/// [`Writer::close`], the namenode recovers and closes the file; flushed bytes stay in it.
 pub struct Writer {
     driver: Arc<WriteDriver>,
-    /// Keeps the client, which renews the lease while the file is open, alive.
+    /// Keeps the client alive, which renews the lease while the file is open.
     _client: Client,
 }
 
@@ -73,25 +73,25 @@ pub(super) struct WriteDriver {
     /// The client with the lease.
     client: u64,
     chunks: Mutex<BTreeMap<ChunkId, Pipeline>>,
-    /// The request to be repeated.
+    /// The namenode's request that has to be retried with the same number, if any.
     request: Mutex<Option<Asked>>,
-    /// The namenode's last refusal of a request that is retried.
+    /// The refusal of the latest request to the namenode; None if the namenode accepted it.
     refused: Mutex<Option<Error>>,
-    /// Makes pieces leave one after the other, so that members apply them while the next are on
-    /// their way.
+    /// Makes the client send one piece after the other, so that members apply a piece while the next ones are
+    /// on their way.
     turn: flexrpc::Turn,
     clock: Clock,
     closed: AtomicBool,
-    /// It has failed, and has given up its lease.
+    /// Whether the writer has failed and given up its lease.
     given_up: AtomicBool,
 }
 
-/// A request to the namenode. While it is under way, the namenode has to keep the answers of all
-/// the client's later ones.
+/// A request to the namenode. Until it has ended, the namenode has to keep its answers to all later requests
+/// of the client.
 struct Asked {
     id: CallId,
     begun: Begun,
-    /// It may have been executed, so only a retry with the same number gets its answer.
+    /// Whether the namenode may have executed it. Then only a retry with the same number gets its answer.
     doubtful: bool,
 }
 
@@ -106,7 +106,7 @@ struct Pipeline {
 }
 
 impl Pipeline {
-    /// The pipeline of a new chunk, as the namenode told it.
+    /// The pipeline of a new chunk, from the namenode's answer.
     fn of(new: &NewChunk, told: &KdNewChunk<'_>) -> Judged<Self> {
         let nodes = new.pipeline.iter().map(|member| member.node).collect();
         let Reach { places, token, source } = reach_from_wire(told)?;
@@ -120,7 +120,7 @@ impl Writer {
     /// A writer of a file that was just opened.
     ///
     /// # Errors
-    /// Internal: the namenode's answer is that of another version.
+    /// Internal or Invalid: the namenode's answer is malformed.
     pub(super) fn new(
         client: &Client,
         caller: &Caller,
@@ -162,17 +162,17 @@ impl Writer {
         Ok(Self { driver, _client: client.clone() })
     }
 
-    /// Appends bytes to the file. Returns once the writer holds them in order. Waits while too many
-    /// are on their way or, without memory for them, until they are acknowledged.
+    /// Appends bytes to the file. Returns once the writer has taken all of them. Waits while too many bytes
+    /// are on their way. If there is no memory for the bytes, waits until they are acknowledged.
     ///
     /// # Errors
     /// LeaseLost: another writer or the namenode has taken the file. BytesLost: all datanodes with
     /// acknowledged but unsynced bytes of this writer have lost them; synced bytes are still there.
     /// After these the writer can't be used any more.
     ///
-    /// Unavailable, NoSpace: no datanode could be reached, or had room, in time. The writer keeps
-    /// its bytes and goes on trying; a later call may succeed. It has taken none of up to 4 MiB,
-    /// unless it had no memory for them. [`Writer::length`] counts those that it has taken.
+    /// Unavailable, NoSpace: no datanode could be reached, or had room, in time. The writer keeps the bytes
+    /// that it has taken, and retries; a later call may succeed. Of at most 4 MiB, this call has taken
+    /// none, unless there was no memory for them. [`Writer::length`] includes all bytes that were taken.
     pub fn write(&mut self, bytes: impl Into<Bytes>) -> Result<(), Failure> {
         let mut bytes = bytes.into();
         if self.write_now(&mut bytes)? {
@@ -191,8 +191,8 @@ impl Writer {
         }
     }
 
-    /// As [`Writer::write`], but never waits. Returns whether it has taken all of `bytes`; if not,
-    /// call [`Writer::write`] with those that it has left.
+    /// As [`Writer::write`], but never waits. Returns whether the writer has taken all of `bytes`. If not,
+    /// call [`Writer::write`] with `bytes`, which then holds the rest.
     ///
     /// # Errors
     /// As [`Writer::write`].
@@ -205,18 +205,18 @@ impl Writer {
         Ok(bytes.is_empty() && core.is_covered())
     }
 
-    /// Returns when all written bytes are in the memory of every current replica, and visible to
-    /// each later open of the file. Returns the number of these replicas, at least; None if this
-    /// writer has written nothing.
+    /// Waits until all written bytes are in the memory of every current replica, and visible to each later
+    /// open of the file. Returns a lower bound of the number of these replicas; None if this writer has
+    /// written nothing.
     ///
     /// # Errors
-    /// As [`Writer::write`]; Unavailable with fewer replicas than the file's minimum.
+    /// As [`Writer::write`]. Unavailable: there are fewer replicas than the file's minimum.
     pub fn flush(&mut self) -> Result<Option<usize>, Failure> {
         self.reach(Goal::Flush)
     }
 
-    /// Returns when all written bytes are on disk, at the file's minimum of replicas or more, and
-    /// how many there are at least.
+    /// Waits until all written bytes are on disk in at least as many replicas as the file's minimum. Returns
+    /// a lower bound of the number of these replicas; None if this writer has written nothing.
     ///
     /// # Errors
     /// As [`Writer::flush`].
@@ -224,8 +224,8 @@ impl Writer {
         self.reach(Goal::Sync)
     }
 
-    /// Syncs as [`Writer::sync`] and closes the file. Returns the number of replicas as that does.
-    /// After an error the file is open, and may be closed again.
+    /// Syncs the file as [`Writer::sync`] does, and closes it. Returns the number of replicas, as `sync`
+    /// does. After an error, the file is still open, and the call can be repeated.
     ///
     /// # Errors
     /// As [`Writer::flush`].
@@ -235,12 +235,12 @@ impl Writer {
         Ok(replicas)
     }
 
-    /// Whether a failed call may be repeated. If not, this writer can't be used any more.
+    /// Whether a failed call can be repeated. If not, this writer can't be used any more.
     pub fn goes_on(&self) -> bool {
         self.driver.core().error().is_none()
     }
 
-    /// Length of the file in bytes, with all written bytes.
+    /// Length of the file in bytes, including all bytes that this writer has taken.
     pub fn length(&self) -> u64 {
         self.driver.core().length()
     }
@@ -270,7 +270,7 @@ impl Writer {
 impl Drop for Writer {
     fn drop(&mut self) {
         if !self.driver.closed.load(Ordering::Relaxed) && self.driver.link.process.is_this() {
-            // The client renews this lease with its others, so give it up.
+            // Give up the lease: the client would go on renewing it with its others.
             let driver = Arc::clone(&self.driver);
             self.driver.pool.run(move || driver.give_up());
         }
@@ -307,7 +307,7 @@ impl WriteDriver {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds detail. Lost bytes are reported with the name of their file.
+    /// The error, with detail for people: the file's path, or what the operator can do.
     fn failure(&self, error: Error) -> Failure {
         match error {
             Error::BytesLost => Failure::new(error, format!("of {}", self.path)),
@@ -347,18 +347,18 @@ impl WriteDriver {
         core
     }
 
-    /// Gives up the lease of a writer that has failed, as soon as it has: until then nobody could
-    /// read the bytes that are left, however long the program keeps the writer.
+    /// Gives up the lease as soon as the writer has failed. The file can't be read before, even if the
+    /// program keeps the failed writer for long.
     fn let_go(self: &Arc<Self>, core: &WriterCore) {
         if core.error().is_some() && !self.given_up.swap(true, Ordering::Relaxed) {
-            // No thread will repeat it.
+            // No thread will retry that request.
             self.request().take();
             let this = Arc::clone(self);
             self.pool.run(move || this.give_up());
         }
     }
 
-    /// Hands all calls to other threads.
+    /// Passes all due calls to other threads.
     fn submit(self: &Arc<Self>, core: &mut WriterCore) {
         while let Some(issue) = core.next_call() {
             let this = Arc::clone(self);
@@ -366,14 +366,14 @@ impl WriteDriver {
         }
     }
 
-    /// Hands all calls but one to other threads, and returns that one.
+    /// Passes all due calls except the first to other threads. Returns the first.
     fn submit_but_one(self: &Arc<Self>, core: &mut WriterCore) -> Option<Issue<WriteCall>> {
         let first = core.next_call();
         self.submit(core);
         first
     }
 
-    /// Makes a call, and then one of those that it causes, and so on.
+    /// Makes a call, and then one of the calls that become due by it, until none is due.
     fn work(self: &Arc<Self>, issue: Issue<WriteCall>) {
         let mut next = Some(issue);
         while let Some(issue) = next {
@@ -404,15 +404,15 @@ impl WriteDriver {
         self.changed.notify_all();
     }
 
-    /// Has the namenode close the file, if this writer still has the lease.
+    /// Asks the namenode to close the file, if this writer still has the lease.
     fn give_up(&self) {
-        // The requests below need a number, too.
+        // Free the pending request's number: the requests below need numbers, too.
         self.request().take();
         let (client, caller, path) = (self.client, self.caller.clone(), self.path.clone());
         self.link.give_up(Unwanted { client, file: self.file, caller, path });
     }
 
-    /// The namenode's answer; Unavailable without one in time.
+    /// Makes one attempt at a request to the namenode. Without an answer within the time, Unavailable.
     fn ask(&self, id: CallId, mutation: &Mutation, within: Duration) -> Judged<Answer> {
         let asked = self.request().take_if(|asked| asked.id == id);
         let mut asked = match asked {
@@ -423,7 +423,7 @@ impl WriteDriver {
             }
         };
         if asked.begun.client().0 != self.client {
-            // The namenode has forgotten the holder of the lease.
+            // The client has joined again, since the namenode had forgotten it, and the lease with it.
             return Err(Error::LeaseLost);
         }
         let answer = self.link.mutate_as(&asked.begun, &self.caller, mutation, within);
@@ -432,7 +432,7 @@ impl WriteDriver {
         let again =
             matches!(answer, Err(Error::Unavailable | Error::NoDatanodes | Error::NoSpace | Error::Limit(_)));
         *self.refused() = answer.as_ref().err().copied();
-        // A refused request gets a new number on its retry.
+        // A request that was certainly not executed gets a new number for its retry.
         *self.request() = (again && asked.doubtful).then_some(asked);
         match answer {
             Err(Error::UnknownClient) => Err(Error::LeaseLost),
@@ -448,7 +448,7 @@ impl WriteDriver {
         self.refused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records the pipeline of a new chunk.
+    /// Converts the answer. If it has a new chunk, records that chunk's pipeline.
     fn take(&self, answer: &KdAnswer<'_>) -> Judged<Answer> {
         let value = answer_from_wire(answer)?;
         if let (KdAnswer::KdChunk(of), Answer::Chunk { next: Some(new), .. }) = (answer, &value)
@@ -489,7 +489,7 @@ impl WriteDriver {
         };
         let outcomes: Vec<Outcome> = attempt();
         let expired = outcomes.contains(&Outcome::Error(Error::TokenExpired));
-        // A member that has applied the write already compares it, and answers the same.
+        // A member that has already applied the write compares the repetition's bytes, and answers the same.
         if expired && self.renew_token(write.chunk) { attempt() } else { outcomes }
     }
 
@@ -565,7 +565,7 @@ impl WriteDriver {
         asked.hear(place, call(&to, &what)).map(drop)
     }
 
-    /// The address of one member of a chunk's pipeline.
+    /// The callee and the place of one member of a chunk's pipeline.
     fn one(
         &self,
         of: &Pipeline,
@@ -577,7 +577,8 @@ impl WriteDriver {
         Ok((callees(&self.data, vec![place.0], within), place))
     }
 
-    /// Gets another token: a token lasts minutes, but writing a chunk may take hours.
+    /// Gets a new token for the chunk: a token lasts minutes, but writing a chunk may take hours. True if
+    /// that succeeds.
     fn renew_token(&self, chunk: ChunkId) -> bool {
         let token = self.link.ask(|to| to.nn_token(self.client, self.file.0, chunk.0));
         let Ok(token) = token else { return false };
@@ -593,5 +594,5 @@ fn upto(chunk: ChunkId, stamp: Stamp, length: u32) -> KdUpto {
 }
 
 fn unreachable_member() -> Lost {
-    Lost::NotExecuted(Failure::new(Error::Unavailable, "not of the pipeline"))
+    Lost::NotExecuted(Failure::new(Error::Unavailable, "not in the chunk's pipeline"))
 }

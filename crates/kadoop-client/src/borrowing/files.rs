@@ -28,15 +28,15 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// Reads the table at once, and closes it.
+    /// Reads the whole table of checksums, and closes its file.
     ///
     /// # Errors
-    /// The files aren't a sealed replica's; the operating system's. Inner, Corrupt: they are another
-    /// replica's.
+    /// InvalidData: the files aren't a sealed replica's; the operating system's. Inner error Corrupt: they
+    /// are another replica's.
     pub(super) fn of(lent: Lent, unit_bytes: u32, claim: Claim) -> io::Result<Judged<Self>> {
         let strange = || io::Error::new(io::ErrorKind::InvalidData, "the lent file isn't a sealed replica");
         let (data, table) = (lent.data.metadata()?, lent.table.metadata()?);
-        // Reading any other kind of file might never return.
+        // Check first: a read of another kind of file might never return.
         if !data.is_file() || !table.is_file() || table.len() > MAX_TABLE_BYTES {
             return Err(strange());
         }
@@ -57,7 +57,7 @@ impl Files {
         Checked::of_sealed(read, &self.sums, config, |offset, length| self.fetch(offset, length, buffers))
     }
 
-    /// Reads bytes; fewer only at the file's end.
+    /// Reads `length` bytes, or fewer at the file's end.
     fn fetch(&self, offset: u32, length: usize, buffers: &Buffers) -> Judged<Bytes> {
         let mut buffer = buffers.take(length);
         let mut filled = 0;

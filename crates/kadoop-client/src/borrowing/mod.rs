@@ -1,9 +1,9 @@
-//! Reads replicas of a datanode on this host through files that it lends
-//! ([`strait_kadoop_wire::lending`]). If anything fails, the read goes over TCP instead; only a wrong
-//! checksum is reported.
+//! Reads replicas of a datanode on this host through files that the datanode lends
+//! ([`strait_kadoop_wire::lending`]). If that fails, the read goes over TCP instead. Only a wrong checksum
+//! is reported to the caller.
 //!
-//! Each reader's own token has to allow the loan. The client gives files back long before the token
-//! expires.
+//! The token of the reader that borrows a replica must allow it to read the replica. The client closes the
+//! files long before that token expires.
 
 mod files;
 mod shelf;
@@ -47,24 +47,24 @@ use strait_kadoop_wire::{
     wire::{KdBorrow, KdBorrower},
 };
 
-/// How long a datanode on this host may take to lend, before the client reads over TCP: as long as
-/// a read may take.
+/// How long a datanode on this host may take to lend a replica: as long as a read may take. After that, the
+/// client reads over TCP.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The client borrows a replica for a read of so many bytes, or for the second read. For a single
-/// small read, borrowing takes 1.6 times as long as the read over TCP (`bench`, kadoop-local).
+/// The client borrows a replica when a read of it has at least this many bytes, or is the second one. For a
+/// single small read, borrowing takes 1.6 times as long as the read over TCP (`bench`, kadoop-local).
 const WORTH_BYTES: u32 = 64 << 10;
 
-/// Limits of open replicas, with enough descriptors: 16 GiB at the usual size, and 16 MiB of
-/// checksums. A minute is far below a token's lifetime, and bounds how long a deleted file's space
-/// stays in use.
+/// Limits of open replicas, if enough descriptors are allowed. 256 replicas of the usual size have 16 GiB,
+/// and their checksums take 16 MiB of memory. A minute is far below a token's lifetime, and limits how long
+/// the space of a deleted file stays in use.
 const REPLICAS: Limits =
     Limits { most: 256, keep_ms: 60_000, idle_ms: 20_000, retry_ms: 2_000, lively_ms: 1_000 };
-/// Limits of datanodes with a known answer to whether and where they lend.
+/// Limits of the remembered answers of datanodes to whether and where they lend.
 const LENDERS: Limits =
     Limits { most: 4_096, keep_ms: 600_000, idle_ms: 600_000, retry_ms: 5_000, lively_ms: 0 };
 
-/// Counts of a [`Client`](super::Client)'s reads that bypassed the datanodes, through their files.
+/// Counts of a [`Client`](super::Client)'s reads from borrowed files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ShortCircuitReads {
     /// Reads since the client connected.
@@ -87,7 +87,7 @@ pub(super) struct Borrowing {
     bytes: AtomicU64,
 }
 
-/// Ordered so that a chunk's replicas are adjacent.
+/// A replica's key. The chunk comes first, so that a chunk's replicas are adjacent.
 type Replica = (ChunkId, Stamp, NodeId);
 
 /// The socket of a datanode that lends on this host.
@@ -97,7 +97,7 @@ struct Lender {
 }
 
 impl Borrowing {
-    /// Borrows from the datanodes that `data` calls.
+    /// Makes a cache without replicas. `data` is the client for calls to datanodes.
     pub(super) fn new(data: flexrpc::Client, buffers: Buffers) -> Self {
         Self {
             data,
@@ -114,11 +114,11 @@ impl Borrowing {
         }
     }
 
-    /// Reads a datanode's replica if it is sealed and on this host. None: read it over TCP. The
-    /// token is the reader's own. The files have to be of `cluster`.
+    /// Reads from a datanode's replica, if it is sealed and on this host. None: read it over TCP. `token` is
+    /// the reader's, and `cluster` returns the number of the cluster that the files must belong to.
     ///
     /// # Errors
-    /// Corrupt.
+    /// Corrupt: a checksum doesn't match.
     pub(super) fn read(
         &self,
         (node, place): (NodeId, Place),
@@ -142,8 +142,8 @@ impl Borrowing {
             let claim = Claim { cluster: cluster(), chunk: read.chunk, stamp: read.stamp };
             match borrow(lender, &wanted, config.unit_bytes, claim) {
                 Ok(Ok(files)) => Some(files),
-                // The datanode gives the reason over TCP, too. If it lent another replica's files, by
-                // the name of this one, it may still have this one open.
+                // Read over TCP: the datanode gives its refusal's reason there, too. If it lent the files of
+                // another replica, which had this one's name, it may still have this one open.
                 Ok(Err(_)) => None,
                 Err(error) => {
                     self.give_up(node, place, &error);
@@ -165,8 +165,8 @@ impl Borrowing {
         }
     }
 
-    /// The datanode's socket, if it is on this host and lends. Other users can't put a socket of
-    /// their own at that path, so the client needn't ask for another proof.
+    /// The datanode's socket, if the datanode is on this host and lends. The datanode proves this answer.
+    /// Other users can't replace the socket at that path, so no proof is needed there.
     fn find(&self, place: Place, (chunk, stamp, _): Replica, token: &Token) -> Option<Lender> {
         if !is_here(place.0) {
             return None;
@@ -179,15 +179,15 @@ impl Borrowing {
         Some(Lender { path, run: lender.run })
     }
 
-    /// Handles a datanode that was restarted, or whose socket isn't visible from here.
+    /// Stops borrowing from a datanode for a while: it has restarted, or its socket can't be used from here.
     fn give_up(&self, node: NodeId, place: Place, error: &io::Error) {
         self.lenders().fail((node, place), self.clock.now());
         if !self.complained.swap(true, Ordering::Relaxed) {
-            tracing::info!(%node, %error, "reads from a datanode on this host go over TCP for now");
+            tracing::info!(%node, %error, "can't borrow a local datanode's files; reads go over TCP for now");
         }
     }
 
-    /// Drops borrowed replicas that the namenode doesn't name any more.
+    /// Closes borrowed replicas of these chunks that the namenode doesn't name any more.
     pub(super) fn confirm(&self, chunks: &[LocatedChunk]) {
         let mut gone = Vec::new();
         let mut replicas = self.replicas();
@@ -200,7 +200,7 @@ impl Borrowing {
         drop(replicas);
     }
 
-    /// Gives back replicas that were idle or kept for too long.
+    /// Closes replicas that were unused or open for too long.
     pub(super) fn expire(&self) {
         let now: Millis = self.clock.now();
         let gone = self.replicas().expire(now);
@@ -208,7 +208,7 @@ impl Borrowing {
         self.lenders().expire(now);
     }
 
-    /// Counts so far.
+    /// The counts so far.
     pub(super) fn told(&self) -> ShortCircuitReads {
         ShortCircuitReads {
             reads: self.reads.load(Ordering::Relaxed),
@@ -229,8 +229,8 @@ impl Borrowing {
 /// Borrows a replica's files.
 ///
 /// # Errors
-/// No process listens, or it isn't that datanode. Inner: the datanode's refusal; Corrupt for another
-/// replica's files.
+/// The socket can't be used, or another process or another run of the datanode listens there. Inner error:
+/// the datanode's refusal; Corrupt: the files are another replica's.
 fn borrow(lender: &Lender, wanted: &KdBorrow, unit_bytes: u32, claim: Claim) -> io::Result<Judged<Files>> {
     let (socket, address) = socket(&lender.path, SocketFlags::empty())?;
     for side in [Timeout::Send, Timeout::Recv] {
@@ -247,7 +247,8 @@ fn borrow(lender: &Lender, wanted: &KdBorrow, unit_bytes: u32, claim: Claim) -> 
     }
 }
 
-/// Whether an address is one of this host's: no process can bind to another host's.
+/// Whether the address is one of this host's. It tries to bind to the address, which fails for another
+/// host's.
 fn is_here(address: SocketAddr) -> bool {
     let mut any_port = address;
     any_port.set_port(0);

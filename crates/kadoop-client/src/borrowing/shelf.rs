@@ -1,4 +1,4 @@
-//! A cache of things that are costly to get, bounded in number and time.
+//! A cache of values that are costly to fetch, with limits on their number and age.
 
 use std::{
     collections::BTreeMap,
@@ -7,26 +7,26 @@ use std::{
 };
 use strait_kadoop_core::Millis;
 
-/// A thing, or the fact that it can't be had. The first thread that needs it gets it for all.
+/// A value, or None if the fetch failed. The first thread that needs it fetches it for all threads.
 pub(super) type Slot<T> = Arc<OnceLock<Option<T>>>;
 
 /// Limits on number and time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
-    /// Most things at a time. Things in use elsewhere may come on top.
+    /// Most values in the cache. Evicted values that are still in use don't count.
     pub most: usize,
-    /// Time after which a thing is fetched again.
+    /// Time after which a value is fetched again.
     pub keep_ms: Millis,
-    /// Time after which an unused thing is evicted.
+    /// Time after which an unused value is evicted.
     pub idle_ms: Millis,
     /// Time after which a failed fetch is retried.
     pub retry_ms: Millis,
-    /// A thing used so recently isn't evicted for another. A user that cycles through more than fit
-    /// would otherwise fetch each of them again each time.
+    /// A value that was used within this time isn't evicted for another. Otherwise, a user that cycles
+    /// through more values than fit would fetch each one again on each cycle.
     pub lively_ms: Millis,
 }
 
-/// Things by key.
+/// The cached values, by key.
 #[derive(Debug)]
 pub(super) struct Shelf<K, T> {
     limits: Limits,
@@ -45,7 +45,7 @@ impl<K: Ord + Copy, T> Shelf<K, T> {
         Self { limits, kept: BTreeMap::new() }
     }
 
-    /// The slot of a thing, and whether it is new; None without room.
+    /// The slot for a value, and whether the slot is new. None: there is no room.
     pub(super) fn slot(&mut self, key: K, now: Millis) -> Option<(Slot<T>, bool)> {
         let limits = self.limits;
         if let Some(kept) = self.kept.get_mut(&key).filter(|kept| !kept.is_over(now, limits)) {
@@ -54,7 +54,7 @@ impl<K: Ord + Copy, T> Shelf<K, T> {
         }
         self.kept.remove(&key);
         if self.kept.len() >= limits.most {
-            // Evict empty slots first.
+            // Evict slots without a value first.
             let first = self.kept.iter().min_by_key(|(_, kept)| (kept.is_there(), kept.used));
             let (first, kept) = first?;
             if kept.is_there() && now < kept.used + limits.lively_ms {
@@ -68,33 +68,33 @@ impl<K: Ord + Copy, T> Shelf<K, T> {
         Some((slot, true))
     }
 
-    /// Records that the thing can't be had, after a user has found out.
+    /// Replaces a value that turned out unusable by a failed fetch.
     pub(super) fn fail(&mut self, key: K, now: Millis) {
         let slot = Arc::new(OnceLock::from(None));
         self.kept.insert(key, Kept { slot, since: now, used: now });
     }
 
-    /// Takes out things that were kept or idle for too long.
+    /// Removes values that are too old or were unused for too long.
     pub(super) fn expire(&mut self, now: Millis) -> Vec<Slot<T>> {
         let limits = self.limits;
         let idle = |kept: &Kept<T>| now >= kept.used + limits.idle_ms;
         self.take(.., |_, kept| kept.is_over(now, limits) || idle(kept))
     }
 
-    /// Takes out the things of a range that don't fit any more.
+    /// Removes the values of a range of keys for which `fits` is false.
     pub(super) fn keep(&mut self, range: impl RangeBounds<K>, fits: impl Fn(&K) -> bool) -> Vec<Slot<T>> {
         self.take(range, |key, _| !fits(key))
     }
 
-    /// Returns the things taken out, so that the caller drops them without a lock: closing a
-    /// deleted file's last descriptor frees its space, which takes time.
+    /// Removes values and returns them, so that the caller can drop them outside the lock: closing the last
+    /// descriptor of a deleted file frees its space, which takes time.
     fn take(&mut self, range: impl RangeBounds<K>, goes: impl Fn(&K, &Kept<T>) -> bool) -> Vec<Slot<T>> {
         let gone = self.kept.range(range).filter(|(key, kept)| goes(key, kept));
         let gone: Vec<K> = gone.map(|(key, _)| *key).collect();
         gone.iter().filter_map(|key| self.kept.remove(key)).map(|kept| kept.slot).collect()
     }
 
-    /// Number of things present.
+    /// Number of slots with a value.
     pub(super) fn count(&self) -> usize {
         self.kept.values().filter(|kept| kept.is_there()).count()
     }
@@ -117,7 +117,7 @@ mod tests {
 
     const LIMITS: Limits = Limits { most: 3, keep_ms: 100, idle_ms: 50, retry_ms: 10, lively_ms: 5 };
 
-    /// Puts a thing on the shelf; true if it had to be fetched.
+    /// Gets a value; true if it had to be fetched, None without room.
     fn get(shelf: &mut Shelf<u32, u32>, key: u32, now: Millis) -> Option<bool> {
         let mut got = false;
         shelf.slot(key, now)?.0.get_or_init(|| {
