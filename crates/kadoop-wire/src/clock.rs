@@ -3,7 +3,7 @@
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use strait_kadoop_core::Millis;
 
-/// A clock that never runs backwards, counting from its start.
+/// A monotonic clock that counts from its start.
 #[derive(Debug, Clone, Copy)]
 pub struct Clock(Instant);
 

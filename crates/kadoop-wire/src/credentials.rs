@@ -1,10 +1,10 @@
-//! Credentials, by which users without the clients' key call the namenode for some minutes.
+//! Credentials, with which users without the clients' key call the namenode for some minutes.
 //!
-//! A credential has an id, which each handshake shows, and a secret, which tags every frame. The
-//! namenode sends the secret once, by TLS. The secret is an HMAC over the id and the user's
-//! *epoch*, by a key that only the namenode uses. So the namenode stores nothing of a credential,
-//! and credentials survive its restart. A new password draws a new epoch, which ends all
-//! credentials of the user.
+//! A credential has an id, which the client sends in each handshake, and a secret, with which it tags every
+//! frame. The namenode sends the secret to the client once, over TLS. The secret is an HMAC over the id and
+//! the user's *epoch*, with a key that only the namenode uses. So the namenode needn't store credentials,
+//! and they stay valid over its restarts. Setting a password draws a new epoch, which ends all credentials
+//! of the user.
 
 use super::tokens::hmac;
 use compact_str::CompactString;
@@ -13,15 +13,15 @@ use sha2::Sha256;
 use strait_flexrpc::{ClusterKey, KeyId};
 use strait_kadoop_core::{ClientId, Millis};
 
-/// Version of the ids' layout.
+/// Version of an id's layout.
 const LAYOUT: u8 = 1;
-/// Layout, client and two times.
+/// Bytes of an id before the user's name: the layout's version, the client and two times.
 const FIXED_BYTES: usize = 1 + 3 * 8;
 
-/// Bytes of a credential's secret: HMAC-SHA256's own size.
+/// Bytes of a credential's secret: the output size of HMAC-SHA256.
 const SECRET_BYTES: usize = 32;
 
-/// Distinguishes successive passwords of a user, and successive users of one name.
+/// Random bytes that differ for each password of a user, and for each user that gets the same name later.
 pub type Epoch = [u8; 16];
 
 /// The contents of a credential's id.
@@ -29,16 +29,16 @@ pub type Epoch = [u8; 16];
 pub struct Granted {
     /// The user.
     pub user: CompactString,
-    /// The holder's number, which no other client has.
+    /// The holder's client number, which no other client has.
     pub client: ClientId,
-    /// By the namenode's wall clock, both.
+    /// When the credential ends, by the namenode's wall clock.
     pub until_ms: Millis,
-    /// The latest end that renewals reach.
+    /// The latest end that a renewed credential can have, by the same clock.
     pub renewable_until_ms: Millis,
 }
 
 impl Granted {
-    /// Its id, as FlexRPC sends it; none if the user's name is too long.
+    /// The credential's id for FlexRPC's handshake. None: the user's name is too long.
     pub fn id(&self) -> Option<KeyId> {
         let mut id = vec![LAYOUT];
         for number in [self.client.0, self.until_ms, self.renewable_until_ms] {
@@ -48,7 +48,8 @@ impl Granted {
         KeyId::new(&id)
     }
 
-    /// Parses an id, which anybody may have made up.
+    /// Parses an id, which may be forged: the caller of this function must check its secret. None: it has
+    /// another layout.
     pub fn parse(id: &KeyId) -> Option<Self> {
         let (fixed, user) = id.bytes().split_at_checked(FIXED_BYTES)?;
         let number = |at: usize| Some(u64::from_be_bytes(fixed.get(at..at + 8)?.try_into().ok()?));
@@ -63,7 +64,7 @@ impl Granted {
     }
 }
 
-/// Computes credentials' secrets, any number of times.
+/// The key with which the namenode computes credentials' secrets.
 #[derive(Clone)]
 pub struct CredentialKey(Hmac<Sha256>);
 
@@ -81,7 +82,7 @@ impl CredentialKey {
         mac.finalize().into_bytes().into()
     }
 
-    /// The secret as FlexRPC's key.
+    /// The secret as a key for FlexRPC.
     pub fn key(&self, id: &KeyId, epoch: &Epoch) -> Option<ClusterKey> {
         ClusterKey::new(&self.secret(id, epoch)).ok()
     }

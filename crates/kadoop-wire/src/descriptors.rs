@@ -1,13 +1,15 @@
-//! The limit of open files, and its parts. A process that has none left can't accept, log or sync,
-//! and so fails everybody.
+//! The limit of open files, and how a process divides it among its purposes. A process without a free
+//! descriptor can't accept connections, write logs or sync, and so fails all its clients.
 
 use rustix::process::{Resource, getrlimit};
 
-/// The connections of a listener take a quarter of a server's descriptors. A namenode has two listeners.
+/// The connections of one listener take at most a quarter of a server's descriptors. A namenode has two
+/// listeners.
 const CONNECTIONS_DIVISOR: usize = 4;
-/// Replicas that are read take a sixteenth; those that are written, two files each, an eighth.
+/// Replicas that are being read take at most a sixteenth. As many replicas that are being written, with two
+/// files each, take an eighth.
 const REPLICAS_DIVISOR: usize = 16;
-/// Counts as the limit of a process without one.
+/// The assumed limit of a process without a limit.
 const MOST: usize = 1 << 20;
 
 /// The descriptors that one server may use.
@@ -15,13 +17,13 @@ const MOST: usize = 1 << 20;
 pub struct Descriptors(usize);
 
 impl Descriptors {
-    /// All of this process's. Raise the limit before.
+    /// All of this process's descriptors, by its current limit. Raise the limit before this call.
     pub fn of_process() -> Self {
         let limit = getrlimit(Resource::Nofile).current.and_then(|count| usize::try_from(count).ok());
         Self(limit.unwrap_or(MOST).min(MOST))
     }
 
-    /// The share of one of so many servers in this process.
+    /// One server's share, if `servers` servers run in this process.
     pub fn shared_by(self, servers: usize) -> Self {
         Self(self.0 / servers.max(1))
     }
@@ -31,7 +33,8 @@ impl Descriptors {
         strait_flexrpc::ServerOptions::default().connections.min(self.0 / CONNECTIONS_DIVISOR).max(1)
     }
 
-    /// Most of `wanted` replicas with open files, of those that are written, read or borrowed.
+    /// Most replicas with open files for one purpose (writing, reading or borrowing): `wanted`, or fewer if
+    /// descriptors are scarce.
     pub fn replicas(self, wanted: usize) -> usize {
         wanted.min(self.0 / REPLICAS_DIVISOR).max(1)
     }

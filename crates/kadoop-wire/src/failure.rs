@@ -1,4 +1,4 @@
-//! Refusals on their way between processes.
+//! Errors in the form in which they cross the wire, and the failures of calls.
 
 use std::fmt;
 use strait_flexrpc::{
@@ -7,20 +7,20 @@ use strait_flexrpc::{
 };
 use strait_kadoop_core::error::Error;
 
-/// Stands for a text, which arrives as the fault's message instead.
+/// Placeholder for an error's text. The text itself arrives as the fault's message.
 const AS_TOLD: &str = "as the peer says";
 
 /// The reason why a call to the cluster failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// The kind. All but [`Error::OutcomeUnknown`] mean that nothing was changed.
+    /// The kind of error. Each kind except [`Error::OutcomeUnknown`] means that nothing was changed.
     pub error: Error,
-    /// More detail, for people; may be empty.
+    /// More detail, for people; can be empty.
     pub why: String,
 }
 
 impl Failure {
-    /// A failure with its own text.
+    /// A failure with detail for people.
     pub fn new(error: Error, why: impl Into<String>) -> Self {
         Self { error, why: why.into() }
     }
@@ -31,7 +31,7 @@ impl fmt::Display for Failure {
         let said = self.error.to_string();
         match self.why.as_str() {
             "" => f.write_str(&said),
-            // The peer's text begins with the kind.
+            // The peer's text already includes that of the kind.
             why if matches!(self.error, Error::Invalid(AS_TOLD) | Error::Limit(AS_TOLD)) => f.write_str(why),
             why if why == said => f.write_str(why),
             why => write!(f, "{said}: {why}"),
@@ -80,7 +80,7 @@ const NUMBERS: [(u32, Error); 29] = [
     (29, Error::OtherHistory),
 ];
 
-/// A refusal as a service's answer.
+/// The error as a service's answer.
 pub fn refuse(error: Error) -> ServiceError {
     ServiceError::Fault(match known(error) {
         Some(number) => Fault::application(number, error.to_string()),
@@ -88,7 +88,7 @@ pub fn refuse(error: Error) -> ServiceError {
     })
 }
 
-/// As [`refuse`], with a reason for people.
+/// As [`refuse`], with `why` as the text for people.
 pub fn refuse_for(error: Error, why: String) -> ServiceError {
     ServiceError::Fault(match known(error) {
         Some(number) => Fault::application(number, why),
@@ -96,12 +96,12 @@ pub fn refuse_for(error: Error, why: String) -> ServiceError {
     })
 }
 
-/// A refusal's number, for answers that carry only that; never 0.
+/// The error's number, for answers that carry no text. It is never 0.
 pub fn number_of(error: Error) -> u32 {
     known(error).unwrap_or(u32::MAX)
 }
 
-/// The refusal with this number.
+/// The error with this number; Internal for a number that this version doesn't know.
 pub fn kind_of(number: u32) -> Error {
     let known = NUMBERS.iter().find(|(known, _)| *known == number);
     known.map_or(Error::Internal("a refusal that a newer version knows"), |(_, error)| *error)
@@ -112,14 +112,14 @@ fn known(error: Error) -> Option<u32> {
     NUMBERS.iter().find(|(_, known)| alike(known)).map(|(number, _)| *number)
 }
 
-/// The outcome of a call without a result.
+/// Why a call has no result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Lost {
     /// The peer refused it.
     Refused(Failure),
-    /// The peer never executed it: the caller may try again, there or elsewhere.
+    /// The peer never executed it: the caller can retry, at the same peer or another.
     NotExecuted(Failure),
-    /// The peer may or may not have executed it.
+    /// It is unknown whether the peer executed it.
     Unknown(String),
 }
 
@@ -154,7 +154,7 @@ impl From<CallError> for Lost {
                 Failure { error: Error::OutcomeUnknown, why } => Self::Unknown(why),
                 failure => Self::Refused(failure),
             },
-            // A retry would get the same refusal.
+            // Don't treat these as NotExecuted: a retry would get the same refusal.
             CallError::NotExecuted(
                 refusal @ (Refusal::Unauthenticated
                 | Refusal::RejectedCredentials(_)

@@ -7,16 +7,15 @@
 //!        └─ credentials' key ── the namenode's own, for users that log in ([`super::credentials`])
 //! ```
 //!
-//! A host of gateways or operators needs only the clients' key. The namenode believes its holder
-//! about the user, but with it nobody can join as a datanode or make a token. Users log in instead,
-//! and get a credential each.
+//! A host of gateways or operators needs only the clients' key. Its holder can act as any user, but can't
+//! join as a datanode or make a token. A user without a key logs in, and gets a credential.
 //!
-//! FlexRPC tags each frame between namenode and callers. A token's secret tags the calls to
-//! datanodes and their answers ([`super::tokens`]). Written bytes have checksums instead: tagging
-//! every byte at every member costs more than all the rest of a write (measured: ARCHITECTURE.md).
-//! So an attacker that can alter packets on the cluster's own network can alter bytes. An impostor
-//! that merely answers in a datanode's place isn't believed. Nothing is encrypted: an eavesdropper
-//! between a client and the namenode gets its tokens.
+//! FlexRPC tags each frame between the namenode and its callers. Calls to datanodes and their answers are
+//! tagged with a token's secret ([`super::tokens`]). The tags don't cover written bytes, which have
+//! checksums instead: tagging every byte at every member costs more than all the rest of a write (measured:
+//! ARCHITECTURE.md). So an attacker that can alter packets on the cluster's network can alter bytes. A
+//! process that merely answers in a datanode's place can't, since its answers have no valid tag. With these
+//! keys, nothing is encrypted: an eavesdropper between a client and the namenode gets the client's tokens.
 
 use super::{
     credentials::CredentialKey,
@@ -31,13 +30,13 @@ use std::{
 };
 use strait_flexrpc::ClusterKey;
 
-/// Size of a key, and of each derived key: HMAC-SHA256's own size.
+/// Size of the key, and of each derived key: the output size of HMAC-SHA256.
 pub const KEY_BYTES: usize = 32;
 
 const CLUSTER_PREFIX: &str = "kadoop-cluster-key-1:";
 const CLIENT_PREFIX: &str = "kadoop-client-key-1:";
 
-/// Most bytes read of a key file, far above a key's line: the operator may name any file as one.
+/// Most bytes that are read of a key file. A key's line is far shorter, but an operator may name any file.
 const MAX_FILE_BYTES: u64 = 4_096;
 
 type Secret = [u8; KEY_BYTES];
@@ -54,22 +53,22 @@ impl Key {
     /// A new key from the system's random numbers.
     ///
     /// # Errors
-    /// The system can't produce any.
+    /// The system can't produce random numbers.
     pub fn generate() -> io::Result<Self> {
         let mut secret = [0; KEY_BYTES];
         getrandom::fill(&mut secret).map_err(|error| io::Error::other(error.to_string()))?;
         Ok(Self(secret))
     }
 
-    /// A key of secret random bytes.
+    /// The key with these bytes, which must be random and secret.
     pub fn new(secret: Secret) -> Self {
         Self(secret)
     }
 
-    /// Loads a file of one line, as [`Key::save`] writes it.
+    /// Loads a file that [`Key::save`] has written.
     ///
     /// # Errors
-    /// The file can't be read, or has other contents.
+    /// The file can't be read. InvalidData: it isn't a cluster's key.
     pub fn load(path: &Path) -> io::Result<Self> {
         let line = read(path)?;
         let why = match parse(&line, CLIENT_PREFIX) {
@@ -79,7 +78,7 @@ impl Key {
         parse(&line, CLUSTER_PREFIX).map(Self).ok_or_else(|| invalid(path, why))
     }
 
-    /// Writes a new file that only its owner may read, and syncs it.
+    /// Writes the key to a new file that only its owner can read, and syncs the file.
     ///
     /// # Errors
     /// The file exists already, or can't be written.
@@ -92,7 +91,7 @@ impl Key {
         ClientKey(self.derive("clients"))
     }
 
-    /// FlexRPC's key between datanodes and the namenode.
+    /// The FlexRPC key for calls between datanodes and the namenode.
     pub fn between_nodes(&self) -> Option<ClusterKey> {
         ClusterKey::new(&self.derive("datanodes")).ok()
     }
@@ -119,10 +118,10 @@ impl Key {
 }
 
 impl ClientKey {
-    /// Loads a file of one line; a cluster's key will do, too.
+    /// Loads a file that [`ClientKey::save`] has written. From a cluster's key, derives the clients' key.
     ///
     /// # Errors
-    /// The file can't be read, or has other contents.
+    /// The file can't be read. InvalidData: it is neither a clients' key nor a cluster's.
     pub fn load(path: &Path) -> io::Result<Self> {
         let line = read(path)?;
         let cluster = parse(&line, CLUSTER_PREFIX).map(|secret| Key(secret).for_clients());
@@ -131,7 +130,7 @@ impl ClientKey {
             .ok_or_else(|| invalid(path, "is neither a client's key nor a cluster's"))
     }
 
-    /// Writes a new file that only its owner may read, and syncs it.
+    /// Writes the key to a new file that only its owner can read, and syncs the file.
     ///
     /// # Errors
     /// The file exists already, or can't be written.
@@ -139,7 +138,7 @@ impl ClientKey {
         save(path, CLIENT_PREFIX, &self.0)
     }
 
-    /// FlexRPC's key between clients and the namenode.
+    /// The FlexRPC key for calls from clients to the namenode.
     pub fn to_namenode(&self) -> Option<ClusterKey> {
         ClusterKey::new(&self.0).ok()
     }
@@ -161,7 +160,7 @@ fn invalid(path: &Path, why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("{} {why}", path.display()))
 }
 
-/// The file's line. Bytes that aren't UTF-8 become text that parses as no key.
+/// The file's first [`MAX_FILE_BYTES`] as text. Bytes that aren't UTF-8 become text that isn't a key.
 fn read(path: &Path) -> io::Result<String> {
     let mut bytes = Vec::new();
     fs::File::open(path)?.take(MAX_FILE_BYTES).read_to_end(&mut bytes)?;
@@ -180,13 +179,13 @@ fn parse(line: &str, prefix: &str) -> Option<Secret> {
     Some(secret)
 }
 
-/// Writes and syncs the file before it gets its name, since other processes may look for it
-/// meanwhile.
+/// Writes and syncs the file under a temporary name first, since other processes may look for `path` at the
+/// same time.
 fn save(path: &Path, prefix: &str, secret: &Secret) -> io::Result<()> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(format!(".{:016x}.tmp", random()?));
     let written = write(Path::new(&beside), prefix, secret);
-    // Unlike a rename, this replaces nothing.
+    // A hard link fails if `path` exists. A rename would replace it.
     let named = written.and_then(|()| fs::hard_link(&beside, path));
     let _ = fs::remove_file(&beside);
     named.and_then(|()| sync_name(path))

@@ -1,9 +1,9 @@
-//! Files passed between processes of one host: a datanode lends them, and a client borrows them to
-//! read a replica's bytes without the datanode (`docs/kadoop-internals.md`, "On the same host").
+//! Open files that one process of a host passes to another: a datanode lends them, and a client borrows
+//! them to read a replica's bytes without the datanode (`docs/kadoop-internals.md`, "On the same host").
 //!
-//! They use a Unix socket of packets, which arrive as a whole or not at all. The client sends one
-//! request, and the datanode one answer with the descriptors. Then the connection ends, so neither
-//! keeps state for the other.
+//! The processes use a Unix socket for packets, each of which arrives as a whole or not at all. The client
+//! sends one request, and the datanode one answer with the file descriptors. Then the connection ends, so
+//! neither side keeps state for the other.
 
 use crate::{
     failure::{kind_of, number_of},
@@ -28,10 +28,10 @@ use std::{
 };
 use strait_kadoop_core::error::{Error, Result as Judged};
 
-/// Size of a packet's buffer. The longest valid packet has 92 bytes; one that is cut off here
-/// doesn't decode.
+/// Size of a packet's buffer. The longest valid packet has 92 bytes. A packet that is too long for the
+/// buffer is cut off, and then doesn't decode.
 const PACKET_BYTES: usize = 256;
-/// The file of bytes, and the table of checksums.
+/// Number of files of a replica: its bytes and its table of checksums.
 const FILES: usize = 2;
 
 /// The two files of a sealed replica.
@@ -39,11 +39,11 @@ const FILES: usize = 2;
 pub struct Lent {
     /// The replica's bytes.
     pub data: File,
-    /// Their checksums.
+    /// The table of checksums.
     pub table: File,
 }
 
-/// A socket of packets, and the address of `path`.
+/// A new socket for packets, and `path` as a socket's address.
 ///
 /// # Errors
 /// The path is too long; the operating system's.
@@ -63,22 +63,23 @@ pub fn ask(socket: &OwnedFd, wanted: &KdBorrow) -> io::Result<()> {
     Ok(())
 }
 
-/// Receives the request; None if the other end has gone.
+/// Receives a request, without waiting. None: the client has closed the connection.
 ///
 /// # Errors
-/// The operating system's. Inner: Invalid.
+/// WouldBlock: no request has arrived yet; the operating system's. Inner error Invalid: the packet isn't a
+/// request.
 pub fn asked(socket: &OwnedFd) -> io::Result<Option<Judged<KdBorrow>>> {
     let mut packet = [0; PACKET_BYTES];
-    // The kernel closes descriptors that come along, since there is no room for them.
+    // If the client sends descriptors, too, the kernel closes them: there is no buffer for them.
     let (length, _) = uninterrupted(|| recv(socket, &mut packet[..], RecvFlags::DONTWAIT))?;
     if length == 0 {
         return Ok(None);
     }
     let wanted = strait_xdr::from_bytes::<KdBorrow>(&packet[..length]);
-    Ok(Some(wanted.map_err(|_| Error::Invalid("a packet that asks for nothing"))))
+    Ok(Some(wanted.map_err(|_| Error::Invalid("the packet isn't a request for a replica"))))
 }
 
-/// Sends the answer, if the other end takes it at once: it can have requested nothing else.
+/// Sends the answer, without waiting. It fits in the socket's buffer, since a connection has only one answer.
 ///
 /// # Errors
 /// The operating system's.
@@ -101,7 +102,8 @@ pub fn answer(socket: &OwnedFd, lent: Judged<Lent>) -> io::Result<()> {
 /// Waits for the answer.
 ///
 /// # Errors
-/// The operating system's; not an answer. Inner: the refusal.
+/// The operating system's; InvalidData: the packet isn't an answer, or lacks its descriptors. Inner error:
+/// the datanode's refusal.
 pub fn answered(socket: &OwnedFd) -> io::Result<Judged<Lent>> {
     let strange = |why| io::Error::new(io::ErrorKind::InvalidData, why);
     let mut packet = [0; PACKET_BYTES];
@@ -118,16 +120,16 @@ pub fn answered(socket: &OwnedFd) -> io::Result<Judged<Lent>> {
         }
     }
     let lent = strait_xdr::from_bytes::<KdLent>(&packet[..received.bytes]);
-    let lent = lent.map_err(|_| strange("the message isn't an answer"))?;
+    let lent = lent.map_err(|_| strange("the datanode's packet isn't an answer"))?;
     if lent.refused != 0 {
         return Ok(Err(kind_of(lent.refused)));
     }
     if received.flags.contains(ReturnFlags::CTRUNC) {
-        return Err(strange("this process can't open as many files"));
+        return Err(strange("this process has no free descriptors for the lent files"));
     }
     match <[File; FILES]>::try_from(files) {
         Ok([data, table]) => Ok(Ok(Lent { data, table })),
-        Err(_) => Err(strange("an answer without its descriptors")),
+        Err(_) => Err(strange("the datanode's answer lacks its file descriptors")),
     }
 }
 

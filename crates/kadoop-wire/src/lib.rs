@@ -1,15 +1,15 @@
-//! What Kadoop's servers and clients share: the messages between them, and the means to send them.
+//! Code that Kadoop's servers and clients share: the messages between them, their keys and their errors.
 //!
 //! ```text
 //!   idl/kadoop.x ── frpcgen ──→ wire ── convert ──→ the cores' values
-//!                     keys ─→ tokens ─→ proofs      who may do what, and proves it
-//!                     keys ─→ credentials           users' own keys
+//!                     keys ─→ tokens ─→ proofs      rights to chunks, and proofs of answers
+//!                     keys ─→ credentials           keys of users that log in
 //!                     failure                       errors as numbers of the interface
 //!                     lending                       descriptors over a Unix socket
-//!                     clock, stop, descriptors, system   the process's means
+//!                     clock, stop, descriptors, system   time, threads, limits, random numbers
 //! ```
 //!
-//! This room must never: decide anything; know a namenode's or a datanode's state.
+//! This crate makes no decisions, and never knows the state of a namenode or a datanode.
 
 pub mod clock;
 pub mod convert;
@@ -37,6 +37,6 @@ pub mod tls {
 
 use std::time::Duration;
 
-/// Time after which a host that acknowledges no packet counts as unreachable: as long as a write
-/// may take. The answer itself may take longer, for example with a slow disk's sync.
+/// A host that acknowledges no packet for this time counts as unreachable. It is as long as a write may take.
+/// The answer to a call may take longer, for example during a slow disk's sync.
 pub const PEER_SILENCE: Duration = Duration::from_secs(2);

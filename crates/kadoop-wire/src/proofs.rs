@@ -1,7 +1,7 @@
 //! Tags of calls to datanodes, and proofs of their answers (`idl/kadoop.x`, "Tokens").
 //!
-//! The caller signs with a [`Token`] and keeps an [`Asked`]. The datanode makes a [`Witness`] of
-//! the call, which signs its answer.
+//! The caller signs a call with a [`Token`], and gets an [`Asked`], which checks the answer. The datanode
+//! checks the call's tag, and gets a [`Witness`], which signs the answer.
 
 use super::{
     failure::{Failure, Lost, kind_of, number_of, refuse},
@@ -24,14 +24,15 @@ use strait_kadoop_core::{
     messages::{Digest, Digested, Piece},
 };
 
-/// The numbers under a tag: ten for most calls; 128 for the checksums of a read of 1 MiB.
+/// The numbers that a tag covers: ten for most calls, and 128 for the checksums of a read of 1 MiB.
 pub type Numbers = SmallVec<[u64; 24]>;
 
-/// First number of answers, which no call has.
+/// First number that an answer's tag covers. No call's tag begins with it, since no procedure has this
+/// number.
 const ANSWER: u64 = 512;
-/// Addressee of a write's tag, since the whole pipeline gets the same call.
+/// Stands for the datanode in a write's tag, since the whole pipeline gets the same call.
 const EVERYBODY: Identity = Identity(0);
-/// Pause between warnings: a caller that meets an impostor meets it with every call.
+/// Least time between two warnings of unproven answers: a caller that gets one usually gets many.
 const WARNINGS: Duration = Duration::from_secs(10);
 
 /// The procedure, by its number in `idl/kadoop.x`.
@@ -50,7 +51,7 @@ pub enum Procedure {
     Borrow = 256,
 }
 
-/// A call that carries a token's pass.
+/// A call that carries a pass: a token's grant, a nonce and a tag.
 pub trait Call {
     /// The pass.
     fn pass(&self) -> &KdPass;
@@ -58,19 +59,19 @@ pub trait Call {
     fn set_pass(&mut self, pass: KdPass);
     /// The call's chunk and stamp.
     fn chunk(&self) -> (u64, u64);
-    /// Appends the call's other tagged numbers.
+    /// Appends the call's other numbers that the tag covers.
     fn rest(&self, numbers: &mut Numbers);
 }
 
 /// An answer that carries a proof.
 pub trait Answer {
-    /// The answer's head.
+    /// The answer's head: its refusal's number and its proof.
     fn told(&self) -> &KdTold;
-    /// Appends the answer's other proven numbers.
+    /// Appends the answer's other numbers that the proof covers.
     fn rest(&self, numbers: &mut Numbers);
 }
 
-/// A pass to be signed later.
+/// An empty pass, which signing replaces.
 pub fn unsigned() -> KdPass {
     let grant = crate::wire::KdGrant { right: 0, until_ms: 0, serial: 0 };
     KdPass { grant, nonce: 0, tag: [0; TAG_BYTES] }
@@ -93,12 +94,12 @@ impl Token {
         Asked { secret: self.secret.clone(), tag }
     }
 
-    /// Signs a write, which the whole pipeline gets.
+    /// Signs a write, which all datanodes of the pipeline get.
     pub fn sign_write(&self, write: &mut KdWrite<'_>) -> Asked {
         self.sign(write, Procedure::Write, EVERYBODY)
     }
 
-    /// Also signs for the source, after the call itself is signed.
+    /// Signs the call's pass for its source. `self` is the token for the source. Sign the call itself first.
     pub fn sign_source(&self, call: &mut KdContinue, to: Identity) {
         let nonce = self.next_nonce();
         call.source_pass = self.pass(&numbers_of(call, Procedure::Continue, nonce, to), nonce);
@@ -109,23 +110,24 @@ impl Token {
     }
 }
 
-/// A signed call, which recognizes its answers.
+/// The tag of a signed call, with which the caller recognizes proven answers.
 pub struct Asked {
     secret: Secret,
     tag: Tag,
 }
 
 impl Asked {
-    /// Whether that datanode gave this answer to this very call.
+    /// Whether the answer's proof shows that datanode `from` gave it to this very call.
     pub fn is_proven(&self, answer: &impl Answer, from: Identity) -> bool {
         self.secret.is_tag(&numbers_told(&self.tag, answer, from), &answer.told().proof)
     }
 
-    /// Returns an answer that proves to be that datanode's. Without a proof, even a refusal says
-    /// nothing about the outcome of the call.
+    /// Returns the answer, if its proof shows that it is datanode `from`'s. Without a proof, even a refusal
+    /// says nothing about the outcome of the call.
     ///
     /// # Errors
-    /// The datanode's own refusal; or an unknown outcome.
+    /// Refused: the datanode has proven its refusal. NotExecuted: the call certainly wasn't executed.
+    /// Unknown: the answer has no valid proof, or there is none.
     pub fn hear<A: Answer>(
         &self,
         from: (SocketAddr, Identity),
@@ -138,12 +140,12 @@ impl Asked {
         let (address, identity) = from;
         if !self.is_proven(&answer, identity) {
             warn_of(address);
-            return Err(Lost::Unknown(format!("another program than that datanode answers at {address}")));
+            return Err(Lost::Unknown(format!("the answer of {address} has no valid proof")));
         }
         match answer.told().refused {
             0 => Ok(answer),
             number => Err(match kind_of(number) {
-                Error::OutcomeUnknown => Lost::Unknown("the datanode doesn't know".to_owned()),
+                Error::OutcomeUnknown => Lost::Unknown("the datanode doesn't know the call's outcome".to_owned()),
                 error => Lost::Refused(Failure::new(error, format!("at {address}"))),
             }),
         }
@@ -166,25 +168,25 @@ fn warn_of(address: SocketAddr) {
         *last = Some(Instant::now());
         tracing::warn!(
             %address,
-            "an answer without the proof that the datanode gives, which isn't believed: another process may \
-             have taken its port, or something on the way alters packets"
+            "ignored an answer without a valid proof of the datanode: another process may have taken its \
+             port, or something on the way alters packets"
         );
     }
 }
 
-/// A call with a valid tag, at its datanode.
+/// A call with a valid tag, as its datanode sees it. Signs the answer.
 pub struct Witness {
     secret: Secret,
     tag: Tag,
     me: Identity,
-    /// Whether its token still allows it.
+    /// Whether the token still allows the call.
     pub allowed: Result<()>,
 }
 
-/// Checks a call's tag. With a wrong one, no answer can be proven to the caller.
+/// Checks a call's tag. With a wrong tag, the datanode can't prove any answer, so the error is unsigned.
 ///
 /// # Errors
-/// Unauthenticated.
+/// Unauthenticated: the tag is wrong, or the token doesn't give the right.
 pub fn witness(
     key: &TokenKey,
     me: Identity,
@@ -207,7 +209,7 @@ pub fn witness(
 /// Checks the pass for the call's source.
 ///
 /// # Errors
-/// Unauthenticated; TokenExpired.
+/// Unauthenticated: the tag is wrong, or the token doesn't give the right to read; TokenExpired.
 pub fn demand_source(key: &TokenKey, me: Identity, call: &KdContinue, now_ms: Millis) -> Result<()> {
     let pass = &call.source_pass;
     let numbers = numbers_of(call, Procedure::Continue, pass.nonce, me);
@@ -253,7 +255,7 @@ impl Witness {
         answer
     }
 
-    /// The signed address of the lender.
+    /// The signed path of the lender's socket, and the number of the datanode's run.
     pub fn lender(&self, result: Result<(&[u8], u64)>) -> KdLender<'static> {
         let (refused, (path, run)) = match result {
             Ok(place) => (0, place),

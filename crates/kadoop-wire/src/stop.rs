@@ -1,4 +1,4 @@
-//! Threads that work periodically until they are stopped.
+//! Threads that work periodically, and a signal to wake or stop them.
 
 use std::{
     io,
@@ -18,7 +18,7 @@ struct State {
 }
 
 impl Stop {
-    /// Waits for `time`, or until a nudge; true if the thread should end.
+    /// Sleeps for `time`, or until a nudge or the stop. True if the thread should end.
     pub fn sleep(&self, time: Duration) -> bool {
         let (state, changed) = &*self.0;
         let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -34,14 +34,14 @@ impl Stop {
         state.stopped
     }
 
-    /// Ends a sleep early.
+    /// Ends the current or, if no thread sleeps, the next sleep early.
     pub fn nudge(&self) {
         let (state, changed) = &*self.0;
         state.lock().unwrap_or_else(PoisonError::into_inner).nudges += 1;
         changed.notify_all();
     }
 
-    /// Ends the threads.
+    /// Ends all sleeps, and tells the threads to end.
     pub fn stop(&self) {
         let (state, changed) = &*self.0;
         state.lock().unwrap_or_else(PoisonError::into_inner).stopped = true;
@@ -57,7 +57,7 @@ impl Threads {
     /// Starts a thread.
     ///
     /// # Errors
-    /// The process has no thread left.
+    /// The operating system can't start another thread.
     pub fn spawn(&mut self, name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
         self.0.push(std::thread::Builder::new().name(name.to_owned()).spawn(run)?);
         Ok(())

@@ -1,4 +1,4 @@
-//! Random numbers, and names that are on disk.
+//! Random numbers, and syncs of directories.
 
 use std::{fs::File, io, path::Path};
 
@@ -12,12 +12,12 @@ pub fn random() -> io::Result<u64> {
     Ok(u64::from_le_bytes(bytes).max(1))
 }
 
-/// Syncs the directory above a file or directory, so that its name is on disk.
+/// Syncs the parent directory of a file or directory, so that the entry's name is on disk. Does nothing if
+/// this user may not read the parent, or if the parent can't be synced: it is on a read-only file system, or
+/// not on a disk.
 ///
 /// # Errors
-/// The operating system's. Not an error: this user may pass through the directory above but not
-/// read it; or that directory can't be synced, since it is read-only with other file systems
-/// mounted in it, or isn't on a disk at all.
+/// The operating system's, apart from these cases.
 pub fn sync_name(path: &Path) -> io::Result<()> {
     use io::ErrorKind::{InvalidInput, PermissionDenied, ReadOnlyFilesystem, Unsupported};
     let above = path.parent().filter(|above| !is_here(above)).unwrap_or(Path::new("."));
@@ -31,7 +31,7 @@ pub fn sync_name(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Whether the path is empty, as the parent of a relative path's first name is.
+/// Whether the path is empty. The parent of a relative path with one name is such a path.
 fn is_here(path: &Path) -> bool {
     path.as_os_str().is_empty()
 }

@@ -1,11 +1,11 @@
-//! Tokens, which give access to a chunk at its datanodes and let these prove themselves.
+//! Tokens, which give access to a chunk at its datanodes, and with which the datanodes prove their answers.
 //!
-//! A token has a grant, which its holder sends, and a secret, which it doesn't. The secret is an
-//! HMAC over the grant, by a key that namenode and datanodes have. A client tags its calls with it,
-//! and a datanode its answers. So a process that took a datanode's address, or forwards its
-//! packets, learns nothing that opens a chunk elsewhere, and can't forge an answer. It can't replay
-//! one, since a tag covers one call, nor use another datanode's, since each answer covers the
-//! datanode's identity ([`super::proofs`]).
+//! A token has a grant, which its holder sends, and a secret, which the holder never sends. The secret is an
+//! HMAC over the chunk, its stamp and the grant, with a key that the namenode and the datanodes have. With
+//! the secret, a client tags its calls, and a datanode its answers. So a process that took a datanode's
+//! address, or forwards its packets, learns nothing that gives access to a chunk elsewhere, and can't forge
+//! an answer. It can't replay an answer, since a proof covers one call's tag. It can't use another
+//! datanode's answer, since a proof covers the datanode's identity ([`super::proofs`]).
 
 use crate::system::random;
 use crate::wire::{KdGrant, KdToken};
@@ -26,7 +26,7 @@ use strait_kadoop_core::{
 /// Default lifetime of a token. Long enough that clocks may differ by the time of a heartbeat;
 /// short enough that a withdrawn right ends soon.
 pub const TOKEN_MS: Millis = 10 * 60 * 1000;
-/// Half an HMAC-SHA256: no attacker has 2^127 attempts.
+/// Size of a tag: half an HMAC-SHA256. An attacker would need about 2^127 attempts to guess one.
 pub const TAG_BYTES: usize = 16;
 /// The tag of a call or an answer.
 pub type Tag = [u8; TAG_BYTES];
@@ -36,7 +36,7 @@ pub type Tag = [u8; TAG_BYTES];
 pub enum Right {
     /// Read the chunk.
     Read = 1,
-    /// Write, sync and seal it.
+    /// Write, sync and seal the chunk.
     Write = 2,
 }
 
@@ -44,26 +44,28 @@ pub enum Right {
 #[derive(Clone)]
 pub struct TokenKey {
     mac: Hmac<Sha256>,
-    /// The next serial. It starts at a random number, so that no two tokens, of any process, are
-    /// alike and no two clients share a secret.
+    /// The next token's serial number. It starts at a random number, so that tokens of different processes
+    /// differ, too, and no two clients share a secret.
     serial: Arc<AtomicU64>,
 }
 
 impl TokenKey {
+    /// From the tokens' key of the cluster.
+    ///
     /// # Errors
     /// The system can't produce random numbers.
     pub fn new(key: &[u8]) -> io::Result<Self> {
         Ok(Self { mac: hmac(key), serial: Arc::new(AtomicU64::new(random()?)) })
     }
 
-    /// A token for one chunk under one stamp, by the namenode's clock.
+    /// A new token for one chunk under one stamp, valid until `until_ms` by the namenode's clock.
     pub fn token(&self, chunk: ChunkId, stamp: Stamp, right: Right, until_ms: Millis) -> KdToken {
         let serial = self.serial.fetch_add(1, Ordering::Relaxed);
         let grant = KdGrant { right: right as u32, until_ms, serial };
         KdToken { secret: self.secret(chunk, stamp, &grant), grant }
     }
 
-    /// The secret of a grant for this chunk, as its holder knows it.
+    /// The secret of a token with this grant for this chunk.
     pub fn secret_of(&self, chunk: ChunkId, stamp: Stamp, grant: &KdGrant) -> Secret {
         Secret(hmac(&self.secret(chunk, stamp, grant)))
     }
@@ -75,10 +77,10 @@ impl TokenKey {
     }
 }
 
-/// Whether a grant gives `right` now.
+/// Checks that a grant gives `right` now.
 ///
 /// # Errors
-/// Unauthenticated; TokenExpired.
+/// Unauthenticated: it gives another right; TokenExpired.
 pub fn demand(grant: &KdGrant, right: Right, now_ms: Millis) -> Result<()> {
     match grant {
         of if of.right != right as u32 => Err(Error::Unauthenticated),
@@ -87,7 +89,7 @@ pub fn demand(grant: &KdGrant, right: Right, now_ms: Millis) -> Result<()> {
     }
 }
 
-/// A token's secret, which only the two ends of a call know.
+/// A token's secret, which only the token's holder, the namenode and the datanodes know.
 #[derive(Clone)]
 pub struct Secret(Hmac<Sha256>);
 
@@ -99,7 +101,7 @@ impl Secret {
         tag
     }
 
-    /// Compares in constant time.
+    /// Whether `tag` is the tag of these numbers. Compares in constant time.
     pub fn is_tag(&self, numbers: &[u64], tag: &Tag) -> bool {
         mac(&self.0, numbers).verify_truncated_left(tag).is_ok()
     }
@@ -109,18 +111,18 @@ impl Secret {
 pub struct Token {
     /// The part that its holder sends.
     pub grant: KdGrant,
-    /// The part that it doesn't send.
+    /// The part that its holder never sends.
     pub secret: Secret,
     nonce: AtomicU64,
 }
 
 impl Token {
-    /// From the namenode's answer; the namenode hands out no token twice.
+    /// From the namenode's answer. The namenode issues no token twice.
     pub fn new(told: &KdToken) -> Self {
         Self { grant: told.grant, secret: Secret(hmac(&told.secret)), nonce: AtomicU64::new(0) }
     }
 
-    /// A new nonce for each call.
+    /// A nonce that no earlier call with this token had.
     pub fn next_nonce(&self) -> u64 {
         self.nonce.fetch_add(1, Ordering::Relaxed)
     }
@@ -140,7 +142,7 @@ fn mac(of: &Hmac<Sha256>, numbers: &[u64]) -> Hmac<Sha256> {
     mac
 }
 
-/// An HMAC-SHA256 by `key`.
+/// An HMAC-SHA256 with `key`.
 pub fn hmac(key: &[u8]) -> Hmac<Sha256> {
     match Hmac::<Sha256>::new_from_slice(key) {
         Ok(mac) => mac,

@@ -1,4 +1,4 @@
-//! Writes and reads.
+//! Converts calls to datanodes, and their answers.
 
 use super::{member_from_wire, member_to_wire, source_from_wire, source_to_wire};
 use crate::{proofs::unsigned, wire};
@@ -8,7 +8,7 @@ use strait_kadoop_core::{
 };
 use strait_xdr::Opaque;
 
-/// A write, not yet signed.
+/// A write, to the wire. The caller signs it.
 pub fn write_to_wire(write: &Write) -> wire::KdWrite<'static> {
     wire::KdWrite {
         pass: unsigned(),
@@ -20,7 +20,7 @@ pub fn write_to_wire(write: &Write) -> wire::KdWrite<'static> {
     }
 }
 
-/// A write, whose bytes share the message's memory.
+/// A write, from the wire. Its bytes share the message's memory.
 pub fn write_from_wire(write: wire::KdWrite<'static>) -> Write {
     Write {
         chunk: ChunkId(write.chunk),
@@ -31,7 +31,8 @@ pub fn write_from_wire(write: wire::KdWrite<'static>) -> Write {
     }
 }
 
-/// The beginning of a chunk, not yet signed. It needs two signatures.
+/// The beginning of a chunk that continues another, to the wire. The caller signs it twice: for the chunk and
+/// for the source.
 pub fn continue_to_wire(begin: &Continue) -> wire::KdContinue {
     wire::KdContinue {
         pass: unsigned(),
@@ -43,7 +44,7 @@ pub fn continue_to_wire(begin: &Continue) -> wire::KdContinue {
     }
 }
 
-/// The beginning of a chunk.
+/// The beginning of a chunk that continues another, from the wire.
 pub fn continue_from_wire(begin: &wire::KdContinue) -> Continue {
     Continue {
         chunk: ChunkId(begin.chunk),
@@ -53,13 +54,13 @@ pub fn continue_from_wire(begin: &wire::KdContinue) -> Continue {
     }
 }
 
-/// A read, not yet signed.
+/// A read, to the wire. The caller signs it.
 pub fn read_to_wire(read: &Read) -> wire::KdRead {
     let Read { chunk, stamp, offset, length, acknowledged } = *read;
     wire::KdRead { pass: unsigned(), chunk: chunk.0, stamp: stamp.0, offset, length, acknowledged }
 }
 
-/// A read.
+/// A read, from the wire.
 pub fn read_from_wire(read: &wire::KdRead) -> Read {
     Read {
         chunk: ChunkId(read.chunk),
@@ -70,12 +71,12 @@ pub fn read_from_wire(read: &wire::KdRead) -> Read {
     }
 }
 
-/// Bytes of a chunk.
+/// Bytes of a chunk, from the wire.
 pub fn piece_from_wire(piece: wire::KdPiece<'static>) -> Piece {
     Piece { bytes: piece.bytes.into_bytes(), sums: piece.sums, visible: piece.visible }
 }
 
-/// The digest of a range of a chunk.
+/// The digest of a range of a chunk, from the wire.
 pub fn digest_from_wire(answer: &wire::KdDigest) -> Digested {
     let wire::KdDigest { crc, length, visible, .. } = *answer;
     Digested { digest: Digest { crc, length }, visible }

@@ -1,4 +1,4 @@
-//! Heartbeats, reports and orders.
+//! Converts heartbeats, reports and orders.
 
 use super::{source_from_wire, source_to_wire};
 use crate::wire::{self, KdChange, KdOrder, KdReplicaState};
@@ -35,7 +35,7 @@ fn version_from_wire(version: &wire::KdVersion) -> (ChunkId, Stamp) {
     (ChunkId(version.chunk), Stamp(version.stamp))
 }
 
-/// A heartbeat, put into the message `around` it.
+/// A heartbeat, to the wire: fills in the fields of `around`, which has those that the core doesn't know.
 pub fn beat_to_wire<'a>(beat: &Heartbeat, mut around: wire::KdHeartbeat<'a>) -> wire::KdHeartbeat<'a> {
     let change = |change: &Change| match *change {
         Change::Has(report) => KdChange::KdHas(replica_to_wire(&report)),
@@ -60,7 +60,7 @@ pub fn beat_to_wire<'a>(beat: &Heartbeat, mut around: wire::KdHeartbeat<'a>) -> 
     around
 }
 
-/// A heartbeat.
+/// A heartbeat, from the wire.
 pub fn beat_from_wire(beat: &wire::KdHeartbeat<'_>) -> Heartbeat {
     let change = |change: &KdChange| match change {
         KdChange::KdHas(report) => Change::Has(replica_from_wire(report)),
@@ -83,7 +83,7 @@ pub fn beat_from_wire(beat: &wire::KdHeartbeat<'_>) -> Heartbeat {
         session: beat.session,
         number: beat.number,
         space: Space { capacity_bytes: beat.capacity_bytes, used_bytes: beat.used_bytes },
-        // An older datanode doesn't tell.
+        // `KdBeat` has these fields. An older datanode sends only a `KdHeartbeat`.
         seen: Point::default(),
         highest: Default::default(),
         full: beat.full.as_ref().map(|full| full.replicas.iter().map(replica_from_wire).collect()),
@@ -91,7 +91,8 @@ pub fn beat_from_wire(beat: &wire::KdHeartbeat<'_>) -> Heartbeat {
     }
 }
 
-/// The answer to a heartbeat, put into the message `around` it.
+/// The answer to a heartbeat, to the wire: fills in the fields of `around`, which has those that the core
+/// doesn't know.
 pub fn answer_to_wire<'a>(
     answer: &HeartbeatAnswer,
     mut around: wire::KdHeartbeatAnswer<'a>,
@@ -112,7 +113,7 @@ pub fn answer_to_wire<'a>(
     around
 }
 
-/// The answer to a heartbeat.
+/// The answer to a heartbeat, from the wire, without the log's point.
 pub fn answer_from_wire(answer: &wire::KdHeartbeatAnswer<'_>) -> HeartbeatAnswer {
     let order = |order: &KdOrder| match order {
         KdOrder::KdDrop(of) => {

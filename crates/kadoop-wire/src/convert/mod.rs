@@ -1,5 +1,5 @@
-//! Conversions between wire values and the cores' values. This is the one place that checks outside
-//! values and turns them into types that can't be wrong.
+//! Conversions between the wire's values and the cores' values. Only this module checks values that come
+//! from outside, and converts them to types that exclude invalid values.
 
 mod chunks;
 mod heartbeats;
@@ -31,7 +31,7 @@ use strait_kadoop_core::{
 };
 use strait_xdr::Text;
 
-/// A datanode's identity and address, for others.
+/// A datanode as the namenode describes it to others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Host {
     /// Its number from the namenode.
@@ -46,26 +46,26 @@ pub struct Host {
     pub rack: String,
 }
 
-/// Text that has to be UTF-8.
+/// The text as a `str`.
 ///
 /// # Errors
-/// Invalid.
+/// Invalid: it isn't UTF-8.
 pub fn text<'t>(text: &'t Text<'_>) -> Result<&'t str> {
     text.as_str().map_err(|_| Error::Invalid("a text that isn't UTF-8"))
 }
 
-/// A number of 16 bits.
+/// The number as a `u16`.
 ///
 /// # Errors
-/// Invalid.
+/// Invalid: it is above 65,535.
 pub fn narrow(number: u32) -> Result<u16> {
     u16::try_from(number).map_err(|_| Error::Invalid("a number above 65,535"))
 }
 
-/// An address from its text on the wire.
+/// An address, from its text on the wire.
 ///
 /// # Errors
-/// Invalid.
+/// Invalid: the text isn't IP:PORT.
 pub fn address_from_wire(address: &Text<'_>) -> Result<SocketAddr> {
     text(address)?.parse().map_err(|_| Error::Invalid("an address that isn't IP:PORT"))
 }
@@ -81,10 +81,10 @@ pub fn host_to_wire(host: &Host) -> wire::KdHost<'static> {
     }
 }
 
-/// A host from the wire.
+/// A host, from the wire.
 ///
 /// # Errors
-/// Invalid.
+/// Invalid: a text isn't UTF-8, or the address isn't IP:PORT.
 pub fn host_from_wire(host: &wire::KdHost<'_>) -> Result<Host> {
     Ok(Host {
         node: NodeId(host.node),

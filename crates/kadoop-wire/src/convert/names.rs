@@ -1,4 +1,4 @@
-//! The namespace: callers, requests and answers.
+//! Converts callers, requests and answers of the namespace.
 
 use super::{
     address_from_wire, member_from_wire, member_to_wire, narrow, nodes_from_wire, nodes_to_wire,
@@ -28,7 +28,7 @@ pub fn caller_to_wire(caller: &Caller) -> wire::KdCaller<'_> {
 /// A caller, from the wire.
 ///
 /// # Errors
-/// Invalid.
+/// Invalid: a name isn't UTF-8.
 pub fn caller_from_wire(caller: &wire::KdCaller<'_>) -> Result<Caller> {
     let groups: Result<Vec<CompactString>> =
         caller.groups.iter().map(|group| text(group).map(CompactString::from)).collect();
@@ -100,8 +100,8 @@ fn attributes_from_wire(attributes: &wire::KdAttributes<'_>) -> Result<Attribute
     })
 }
 
-/// A mutation, to the wire; a new file's minimum of replicas goes beside it. None for a concat, which
-/// has a procedure of its own.
+/// A mutation, to the wire, without a new file's minimum of replicas, which a separate argument carries. None
+/// for a concat, which has a separate procedure.
 pub fn mutation_to_wire(mutation: &Mutation) -> Option<KdMutation<'_>> {
     Some(match mutation {
         Mutation::Mkdirs { path, mode } => {
@@ -150,7 +150,7 @@ pub fn mutation_to_wire(mutation: &Mutation) -> Option<KdMutation<'_>> {
 /// A concat, from the wire.
 ///
 /// # Errors
-/// Invalid.
+/// Invalid: a path isn't UTF-8.
 pub fn concat_from_wire(concat: &wire::KdConcat<'_>) -> Result<Mutation> {
     let path = |path: &Text<'_>| text(path).map(str::to_owned);
     let sources = concat.sources.iter().map(path).collect::<Result<_>>()?;
@@ -160,7 +160,7 @@ pub fn concat_from_wire(concat: &wire::KdConcat<'_>) -> Result<Mutation> {
 /// A mutation, from the wire.
 ///
 /// # Errors
-/// Invalid.
+/// Invalid: a text isn't UTF-8, or a number is above 65,535 that must fit in 16 bits.
 pub fn mutation_from_wire(mutation: &KdMutation<'_>) -> Result<Mutation> {
     let path = |path: &Text<'_>| text(path).map(str::to_owned);
     Ok(match mutation {
@@ -199,11 +199,10 @@ pub fn mutation_from_wire(mutation: &KdMutation<'_>) -> Result<Mutation> {
     })
 }
 
-/// An answer. `addressed` gives a chunk's token and the addresses of its pipeline, if all are
-/// known.
+/// An answer, to the wire. `addressed` returns a new chunk's tokens and the addresses of its pipeline.
 ///
 /// # Errors
-/// Those of `addressed`.
+/// Those of `addressed`. Invalid: the remembered answer is that of a begun file, which only NN_BEGIN returns.
 pub fn answer_to_wire(
     answer: &Answer,
     addressed: impl FnOnce(&NewChunk) -> Result<Reach>,
@@ -225,7 +224,7 @@ pub fn answer_to_wire(
             KdAnswer::KdChunk(wire::KdChunkAnswer { next, durable: *durable })
         }
         Answer::Completed(completed) => KdAnswer::KdCompleted(*completed),
-        // A client that doesn't ask for a first chunk gets none.
+        // Only NN_BEGIN gives this answer, and has a separate conversion.
         Answer::Begun { .. } => return Err(Error::Invalid("another operation used this request id before")),
     })
 }
@@ -250,7 +249,7 @@ pub struct Reach {
     pub places: Vec<(SocketAddr, Identity)>,
     /// The token to write the chunk.
     pub token: KdToken,
-    /// The token to read the chunk that it continues.
+    /// The token to read the chunk that the new one continues, if any.
     pub source: Option<KdToken>,
 }
 
@@ -258,20 +257,20 @@ fn place_to_wire((address, identity): &(SocketAddr, Identity)) -> wire::KdPlace<
     wire::KdPlace { address: Text::from(address.to_string()), identity: identity.0 }
 }
 
-/// Addresses and tokens of the new chunk in an answer.
+/// Addresses and tokens of a new chunk, from the wire.
 ///
 /// # Errors
-/// Invalid.
+/// Invalid: an address isn't IP:PORT; Internal: there aren't as many addresses as members.
 pub fn reach_from_wire(new: &wire::KdNewChunk<'_>) -> Result<Reach> {
     let place = |told: &wire::KdPlace<'_>| Ok((address_from_wire(&told.address)?, Identity(told.identity)));
     let places = new.places.iter().map(place).collect::<Result<Vec<_>>>()?;
     if places.len() != new.pipeline.len() {
-        return Err(Error::Internal("a pipeline without its addresses"));
+        return Err(Error::Internal("a pipeline with another number of addresses than members"));
     }
     Ok(Reach { places, token: new.token, source: new.source })
 }
 
-/// A new chunk, without addresses and tokens.
+/// A new chunk, from the wire, without its addresses and tokens.
 pub fn new_chunk_from_wire(new: &wire::KdNewChunk<'_>) -> NewChunk {
     NewChunk {
         chunk: ChunkId(new.chunk),
@@ -281,10 +280,10 @@ pub fn new_chunk_from_wire(new: &wire::KdNewChunk<'_>) -> NewChunk {
     }
 }
 
-/// An answer, without the addresses and tokens of a new chunk.
+/// An answer, from the wire, without the addresses and tokens of a new chunk.
 ///
 /// # Errors
-/// Invalid.
+/// Invalid: the replication is above 65,535.
 pub fn answer_from_wire(answer: &KdAnswer<'_>) -> Result<Answer> {
     Ok(match answer {
         KdAnswer::KdDone => Answer::Done,
@@ -323,7 +322,7 @@ pub fn status_to_wire(status: &Status) -> wire::KdStatus<'static> {
 /// A status, from the wire.
 ///
 /// # Errors
-/// Invalid.
+/// Invalid: a text isn't UTF-8, or the mode or replication is above 65,535.
 pub fn status_from_wire(status: &wire::KdStatus<'_>) -> Result<Status> {
     Ok(Status {
         name: text(&status.name)?.into(),
@@ -349,7 +348,7 @@ pub fn page_to_wire(page: &Page) -> wire::KdPage<'static> {
 /// A page of a directory, from the wire.
 ///
 /// # Errors
-/// Invalid.
+/// Invalid: as [`status_from_wire`], for an entry.
 pub fn page_from_wire(page: &wire::KdPage<'_>) -> Result<Page> {
     let entries: Result<Vec<Status>> = page.entries.iter().map(status_from_wire).collect();
     Ok(Page { entries: entries?, more: page.more })
@@ -367,7 +366,7 @@ pub fn summary_from_wire(summary: &wire::KdSummary) -> Summary {
     Summary { directories, files, bytes, space }
 }
 
-/// Locations of a file's bytes, without the wire value's hosts and tokens.
+/// Locations of a file's bytes, from the wire, without the hosts and tokens.
 pub fn located_from_wire(located: &wire::KdLocated<'_>) -> Located {
     let chunk = |chunk: &wire::KdLocatedChunk| LocatedChunk {
         offset: chunk.offset,

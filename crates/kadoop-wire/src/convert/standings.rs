@@ -1,4 +1,4 @@
-//! Decommission states of datanodes, and rebalances.
+//! Converts decommission states of datanodes, and rebalances.
 
 use crate::wire::{self, KdStanding};
 use strait_kadoop_core::{
