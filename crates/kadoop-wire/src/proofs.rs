@@ -145,7 +145,7 @@ impl Asked {
         match answer.told().refused {
             0 => Ok(answer),
             number => Err(match kind_of(number) {
-                Error::OutcomeUnknown => Lost::Unknown("the datanode doesn't know the call's outcome".to_owned()),
+                Error::OutcomeUnknown => Lost::Unknown("the datanode doesn't know the outcome".to_owned()),
                 error => Lost::Refused(Failure::new(error, format!("at {address}"))),
             }),
         }
