@@ -1,4 +1,4 @@
-//! Clients that demand more of a gateway than their share, and a user beside them.
+//! Clients that demand more of a gateway than their share, and a user whose calls are measured during that.
 
 use crate::failure::{Failure, Result};
 use crate::process::spawn_bound;
@@ -19,14 +19,14 @@ use strait_wire::*;
 const WIRE: Wire = Wire { protocol: Protocol::Binary, framed: true };
 /// Pause between two pieces of a slow request.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Requests of one connection that [`Attack::stats`] sends at once.
+/// Requests that each connection of [`Attack::stats`] sends together, before it reads the answers.
 const AT_ONCE: usize = 50;
-/// Requests of one connection of [`Attack::unread_reads`]; the gateway's socket takes them.
+/// Requests that each connection of [`Attack::unread_reads`] sends: few enough for the socket's buffers.
 const UNREAD: usize = 200;
 /// Bytes of a user's put.
 const PUT_BYTES: usize = 1 << 20;
 
-/// Opens a session, and attaches the client to it.
+/// Connects and opens a session of this user.
 ///
 /// # Errors
 /// The gateway's.
@@ -41,7 +41,7 @@ pub fn log_in(address: SocketAddr, user: &str, password: &str) -> std::result::R
     Ok(client)
 }
 
-/// Another connection in the session of this token.
+/// A new connection, attached to the session with this token, if any.
 fn attached(address: SocketAddr, token: &Option<Secret>) -> Option<TcpStream> {
     let mut client = Client::try_connect(address, WIRE).ok()?;
     if token.is_some() {
@@ -52,12 +52,12 @@ fn attached(address: SocketAddr, token: &Option<Secret>) -> Option<TcpStream> {
     Some(client.stream)
 }
 
-/// Whether the other end has neither sent bytes nor closed.
+/// Whether the other end has neither sent unread bytes nor closed the connection.
 fn is_silent(stream: &mut TcpStream) -> bool {
     matches!(stream.read(&mut [0; 512]), Err(error) if error.kind() == ErrorKind::WouldBlock)
 }
 
-/// As [`attached`], with typed calls.
+/// As [`attached`], but returns a client for typed calls.
 fn attached_client(address: SocketAddr, token: &Option<Secret>) -> std::result::Result<Client, DfsError> {
     let mut client = Client::connect(address, WIRE);
     let request = OpenSessionRequest { token: token.clone(), ..Default::default() };
@@ -99,8 +99,8 @@ pub struct Attack {
 }
 
 impl Attack {
-    /// Repeats connections that `begin` opens, each until `goes_on` is false; then it opens another
-    /// one.
+    /// Opens `connections` with `begin`, and calls `goes_on` for each in turn. When `goes_on` returns false,
+    /// opens another connection in place of that one.
     fn repeat(
         connections: usize,
         begin: impl Fn() -> Option<TcpStream> + Send + 'static,
@@ -117,7 +117,7 @@ impl Attack {
         }])
     }
 
-    /// Runs each step repeatedly on a thread of its own.
+    /// Runs each step repeatedly, each in a separate thread.
     fn start<S: FnMut() + Send + 'static>(steps: impl IntoIterator<Item = S>) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let repeat = |mut step: S| {
@@ -132,8 +132,8 @@ impl Attack {
         Self { stop, threads }
     }
 
-    /// Clients that each open a file `times` times and read `bytes` of each, repeatedly. They
-    /// alternate between them after every 1 MiB.
+    /// Clients that each open a file `times` times, and then read `bytes` through each of the handles,
+    /// repeatedly. They change to the next handle after every 1 MiB.
     ///
     /// # Errors
     /// The gateway's, if the file can't be opened.
@@ -147,8 +147,8 @@ impl Attack {
         Ok(Self::start(readers.collect::<std::result::Result<Vec<_>, _>>()?))
     }
 
-    /// Connections that each announce a request of `announced` bytes and send `rate` bytes of it a
-    /// second, repeatedly; in the session with this token, or without a login.
+    /// Connections that each announce a request of `announced` bytes, send it at `rate` bytes a second, and
+    /// reconnect when the gateway closes them. With a token they are in its session, else without a login.
     pub fn drip(
         address: SocketAddr,
         token: Option<Secret>,
@@ -165,13 +165,13 @@ impl Attack {
         };
         let piece = vec![0; rate / 10];
         Self::repeat(connections, begin, move |stream| {
-            // Bytes that don't fit the socket's buffer are skipped.
+            // If the socket's buffer is full, skip these bytes.
             !matches!(stream.write(&piece), Err(error) if error.kind() != ErrorKind::WouldBlock)
         })
     }
 
-    /// Connections in the session with this token that each ask for the status of one path, many times
-    /// at once and repeatedly. `answers` counts the answers.
+    /// Connections in the session with this token that each repeatedly send many requests for the status of
+    /// one path together. `answers` counts the answers.
     ///
     /// # Errors
     /// The gateway's, if a connection can't be attached to the session.
@@ -196,8 +196,8 @@ impl Attack {
         Ok(Self::start(clients.map(|client| client.map(asking)).collect::<std::result::Result<Vec<_>, _>>()?))
     }
 
-    /// Connections in the session with this token that each ask for 1 MiB of a file many times, and
-    /// take no answer. They ask once.
+    /// Connections in the session with this token that each send many requests for 1 MiB of a file, and read
+    /// no answer. They don't send more later.
     ///
     /// # Errors
     /// The gateway's, if the file can't be opened.
@@ -221,7 +221,8 @@ impl Attack {
         (0..connections).map(ask).collect()
     }
 
-    /// Connections that each ask for the checksum of one file, repeatedly.
+    /// Connections that each request the checksum of one file. After an answer or a close, another connection
+    /// repeats that.
     pub fn checksums(address: SocketAddr, token: Option<Secret>, connections: usize, path: &str) -> Self {
         let request = GetChecksumRequest { path: Some(path.to_owned()), ..Default::default() };
         let request = methods::GetChecksum::call(WIRE, 2, &request.into()).to_bytes();
@@ -234,7 +235,8 @@ impl Attack {
         Self::repeat(connections, ask, is_silent)
     }
 
-    /// Sockets that each send half of an HTTP request and no more. Each closed one is replaced.
+    /// Connections that each send half of an HTTP request, and then nothing. Another connection replaces a
+    /// closed one.
     pub fn half_requests(address: SocketAddr, connections: usize) -> Self {
         let begin = move || {
             let mut stream = TcpStream::connect(address).ok()?;
@@ -263,7 +265,7 @@ fn hex(bytes: &[u8]) -> String {
 pub struct Crowd(Child);
 
 impl Crowd {
-    /// Opens `connections`, or as many as it gets; needs root and Python.
+    /// Tries to open `connections` connections, and keeps those that it gets. Needs root and Python.
     ///
     /// # Errors
     /// Python is missing, or can't become that user.
@@ -283,7 +285,7 @@ sys.stdin.read()
         Self::run(PROGRAM, address, user, &[connections.to_string()])
     }
 
-    /// Guesses the password of `name` over `connections`: some 10 times a second on each, if the
+    /// Guesses the password of `name` in `connections` threads: some 10 times a second in each, if the
     /// gateway answers at once. Needs root and Python.
     ///
     /// # Errors
@@ -316,7 +318,7 @@ sys.stdin.read()
         Self::run(PROGRAM, address, user, &[connections.to_string(), hex(&guess)])
     }
 
-    /// Sends requests over `connections` without a login, as fast as the gateway takes them, and
+    /// Sends requests without a login over `connections` connections, as fast as the gateway takes them, and
     /// reads the answers. Needs root and Python.
     ///
     /// # Errors
@@ -356,7 +358,7 @@ while True:
         Self::run(PROGRAM, address, user, &[connections.to_string(), hex(&request)])
     }
 
-    /// Connects and resets the connection at once, over and over, on `threads`. Needs root and
+    /// Connects and resets the connection at once, again and again, in `threads` threads. Needs root and
     /// Python.
     ///
     /// # Errors
@@ -382,7 +384,7 @@ sys.stdin.read()
     }
 
     fn run(program: &str, address: SocketAddr, user: u32, arguments: &[String]) -> Result<Self> {
-        // As many descriptors as it needs: the parent's limit holds for the child.
+        // Raise the limit of open files: the child inherits it, and needs many.
         use rustix::process::{Resource, getrlimit, setrlimit};
         let mut limit = getrlimit(Resource::Nofile);
         limit.current = limit.maximum;
@@ -398,7 +400,7 @@ sys.stdin.read()
         let crowd = Self(child);
         match read {
             Ok(1) => Ok(crowd),
-            _ => Err(Failure::new("the crowd didn't come together".to_owned())),
+            _ => Err(Failure::new("the crowd's program ended before it was ready".to_owned())),
         }
     }
 }
@@ -415,14 +417,14 @@ impl Drop for Crowd {
 pub struct Times {
     /// Connecting and logging in.
     pub login: Vec<Duration>,
-    /// Of one path.
+    /// The status of one path.
     pub stat: Vec<Duration>,
-    /// Of 1 MiB: create, append, close.
+    /// A put of 1 MiB: create, append, close.
     pub put: Vec<Duration>,
 }
 
 impl Times {
-    /// One login, `stat` and `put` of this user into `directory`.
+    /// Measures one login, one `stat` of `directory` and one `put` into it by this user.
     ///
     /// # Errors
     /// The gateway's.

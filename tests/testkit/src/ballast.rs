@@ -14,8 +14,7 @@ const NAME: &str = "ballast";
 /// The kernel's.
 pub fn fill(directory: &Path) -> Result<()> {
     let ballast = File::options().create(true).append(true).open(directory.join(NAME))?;
-    // Finally in steps of a page, so that no space is left even if other processes remove something
-    // meanwhile.
+    // End with steps of one page, so that no space is left, even if another process frees some during this.
     for step in [16 << 20, 1 << 20, 64 << 10, 4 << 10] {
         loop {
             match fallocate(&ballast, FallocateFlags::empty(), ballast.metadata()?.len(), step) {
@@ -28,13 +27,13 @@ pub fn fill(directory: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Frees that space. Nothing to free, after a power loss that took the file, is success.
+/// Frees that space. Succeeds also if there is no ballast: a power loss may have removed the file.
 ///
 /// # Errors
 /// The kernel's.
 pub fn relieve(directory: &Path) -> Result<()> {
     let ballast = directory.join(NAME);
-    // Truncated first: a child process that another thread is just starting may still have it open.
+    // Truncate it first: a child process that another thread is starting may still have it open.
     match File::options().write(true).truncate(true).open(&ballast) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         opened => drop(opened?),

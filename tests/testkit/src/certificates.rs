@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use time::{Duration, OffsetDateTime};
 
-/// An authority that no program trusts yet.
+/// A new certificate authority, which no program trusts by default.
 pub struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 /// A certificate and its key, in PEM files.
@@ -19,9 +19,9 @@ pub struct Authority(CertifiedIssuer<'static, KeyPair>);
 pub struct Identity {
     /// The certificate.
     pub certificate: PathBuf,
-    /// Its key, which only the owner may read.
+    /// The certificate's private key, which only the owner can read.
     pub key: PathBuf,
-    /// Its number in a revocation list.
+    /// The certificate's serial number.
     pub serial: u64,
 }
 
@@ -29,7 +29,7 @@ impl Authority {
     /// Makes a new authority.
     ///
     /// # Errors
-    /// The library's, when it makes keys.
+    /// The library can't make a key or a certificate.
     pub fn new() -> Result<Self> {
         let make = || {
             let mut params = CertificateParams::new(Vec::new())?;
@@ -41,12 +41,12 @@ impl Authority {
         make().map(Self).map_err(|error| Failure::new(format!("making an authority: {error}")))
     }
 
-    /// Its own certificate, for programs that should trust it.
+    /// The authority's certificate, for programs that should trust it.
     pub fn pem(&self) -> String {
         self.0.pem()
     }
 
-    /// Its own certificate in a file of `dir`.
+    /// Writes the authority's certificate to a file in `dir`.
     ///
     /// # Errors
     /// The file can't be written.
@@ -56,8 +56,8 @@ impl Authority {
         Ok(path)
     }
 
-    /// Issues a certificate for `localhost` and 127.0.0.1 into files of `dir`, replacing an earlier
-    /// one.
+    /// Issues a certificate for `localhost` and 127.0.0.1, into files in `dir`. Replaces an earlier one
+    /// there.
     ///
     /// # Errors
     /// The library's, or a file can't be written.
@@ -65,11 +65,11 @@ impl Authority {
         self.issue_for(dir, 3_650)
     }
 
-    /// As [`Authority::issue`], valid for so many days from now; a negative number makes an expired
-    /// one.
+    /// As [`Authority::issue`], with a certificate that is valid for `days` from now. With a negative number,
+    /// it has expired.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Authority::issue`].
     pub fn issue_for(&self, dir: &Path, days: i64) -> Result<Identity> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let serial = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -93,7 +93,7 @@ impl Authority {
 }
 
 impl Authority {
-    /// Writes a list of revoked certificates to a file of `dir`, replacing an earlier one.
+    /// Writes a list of revoked certificates to a file in `dir`. Replaces an earlier list there.
     ///
     /// # Errors
     /// The library's, or the file can't be written.
@@ -101,10 +101,11 @@ impl Authority {
         self.revoke_for(dir, revoked, 30)
     }
 
-    /// As [`Authority::revoke`]; the next list is due in so many days, or was due if that is negative.
+    /// As [`Authority::revoke`], with a list that says that the next one is due in `days`. With a negative
+    /// number, the list is overdue.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Authority::revoke`].
     pub fn revoke_for(&self, dir: &Path, revoked: &[&Identity], days: i64) -> Result<PathBuf> {
         let now = OffsetDateTime::now_utc();
         let revoke = |identity: &&Identity| RevokedCertParams {

@@ -16,15 +16,14 @@ pub struct Disturbance {
     pub overtaken: f64,
 }
 
-/// A packet of 100 bytes delays the next one by 4 ms, one of 1,500 by 60 ms: long enough for calls
-/// and retransmissions to pass.
+/// In this lane, a packet of 100 bytes takes 4 ms, and one of 1,500 bytes 60 ms. In that time, later calls
+/// and retransmissions overtake it.
 const SLOW_LANE: &str = "rate 200kbit quantum 1500 burst 15 cburst 15";
-/// Rate of the fast lane if the link's isn't shaped.
+/// Rate of the fast lane if the link isn't shaped.
 const FAST_RATE: &str = "10gbit";
 
 impl Network {
-    /// Disturbs a host's packets from now on, replacing earlier disturbances. The default disturbs
-    /// nothing.
+    /// Disturbs a host's packets from now on. Replaces an earlier disturbance; the default one does nothing.
     ///
     /// # Errors
     /// `iptables` or `tc` is missing or refuses.
@@ -34,7 +33,7 @@ impl Network {
         let from = sender.address();
         sender.execute("iptables", "-t mangle -F POSTROUTING")?;
         for (_, host) in self.hosts().iter().enumerate().filter(|(other, _)| *other != index) {
-            // Packets are dropped at the receiver: a sender learns of drops by its own rules.
+            // Drop packets at the receiver: the sender's kernel reports drops by local rules to the program.
             let chain = format!("from-{index}");
             // This fails if the chain exists already.
             let _ = host.execute("iptables", &format!("-N {chain}"));
@@ -60,7 +59,7 @@ impl Network {
         Ok(())
     }
 
-    /// Answers each packet of TCP between two hosts with a reset from now on, to its sender.
+    /// From now on, answers each TCP packet between two hosts with a reset to its sender.
     ///
     /// # Errors
     /// `iptables` is missing or refuses.
@@ -71,7 +70,7 @@ impl Network {
     /// Undoes a [`Network::reset`].
     ///
     /// # Errors
-    /// As that; also without one.
+    /// As [`Network::reset`]; also if there was no reset.
     pub fn end_reset(&self, a: usize, b: usize) -> Result<()> {
         self.change_resets("-D", a, b)
     }
@@ -91,7 +90,7 @@ fn chosen(share: f64) -> String {
     format!("-m statistic --mode random --probability {share:.6}")
 }
 
-/// Replaces the link's one queue by two lanes.
+/// Replaces the link's single queue by a fast and a slow lane.
 fn lanes(host: &Host) -> Result<()> {
     let fast = host.rate().map_or(FAST_RATE.to_owned(), |rate| rate.to_string());
     host.execute("tc", "qdisc replace dev eth0 root handle 1: htb default 1")?;

@@ -1,7 +1,7 @@
 use std::fmt;
 
-/// The reason why something couldn't be started, as text for the person who runs the tests. `Debug`
-/// prints the same text, so that `unwrap` shows a log's tail with its lines intact.
+/// The reason why the test kit couldn't start or do something, as text for the person who runs the tests.
+/// `Debug` prints the same text, so that `unwrap` shows a log's tail with its line breaks.
 pub struct Failure(String);
 
 /// Result of the test kit's functions.

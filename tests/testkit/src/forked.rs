@@ -1,4 +1,4 @@
-//! Forked children of tests.
+//! Child processes that tests fork without exec.
 
 use crate::wait::wait_until;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, set_parent_process_death_signal, waitpid};
@@ -6,7 +6,7 @@ use rustix::thread::{UnshareFlags, unshare_unsafe};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-/// A child needs milliseconds, and hangs if it takes so long.
+/// Longest time that a child may run. It needs milliseconds, so after this time it hangs.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A child that runs one function. The kernel ends it with the thread that forked it.
@@ -14,11 +14,11 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub struct Forked(Pid);
 
 impl Forked {
-    /// Forks a child that runs only `body`. It has this thread alone, and copies of locks that other
-    /// threads hold.
+    /// Forks a child that runs only `body`. The child has only a copy of this thread, and copies of the locks
+    /// that other threads hold. It succeeds if `body` returns true.
     pub fn start(body: impl FnOnce() -> bool) -> Self {
-        // SAFETY: the child takes no lock that another thread may have held, unless the test is about
-        // that; glibc handles those of its allocator.
+        // SAFETY: the child takes no lock that another thread may have held at the fork, unless that is the
+        // test's subject. glibc handles the locks of its allocator.
         match unsafe { libc::fork() } {
             0 => {
                 let bound = set_parent_process_death_signal(Some(Signal::KILL)).is_ok();
@@ -30,8 +30,8 @@ impl Forked {
         }
     }
 
-    /// As [`Forked::start`], with the child as process 1 of a PID namespace of its own, below the
-    /// caller's. The calling thread can't start threads afterwards, and does this once.
+    /// As [`Forked::start`], but the child is process 1 of a new PID namespace below the caller's. Call this
+    /// once per thread. Afterwards, the calling thread can't start threads.
     pub fn start_as_first(body: impl FnOnce() -> bool) -> Self {
         Self::divide().expect("a PID namespace");
         Self::start(body)
@@ -42,14 +42,15 @@ impl Forked {
         Self::start(|| Self::divide().is_ok()).ended_well()
     }
 
-    /// Puts the children that this thread forks into a namespace.
+    /// Makes a new PID namespace for the children that this thread forks from now on.
     fn divide() -> rustix::io::Result<()> {
         let both = UnshareFlags::NEWUSER | UnshareFlags::NEWPID;
         // SAFETY: these change no memory or descriptors, and nothing of other threads.
         unsafe { unshare_unsafe(UnshareFlags::NEWPID).or_else(|_| unshare_unsafe(both)) }
     }
 
-    /// Waits for the child's end. Whether its function returned true.
+    /// Waits for the child's end, and kills the child if it hangs. Returns whether its function returned
+    /// true.
     pub fn ended_well(self) -> bool {
         let mut ended = None;
         wait_until(PATIENCE, || {

@@ -2,7 +2,7 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// Time limit for a daemon's answer.
+/// Timeout of a read of a daemon's answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A status and a body.
@@ -14,12 +14,12 @@ pub struct HttpAnswer {
     pub body: String,
 }
 
-/// One HTTP request without a body, for asking a daemon for its state: `http_request("GET",
+/// Sends one HTTP request without a body, for example to ask a daemon for its state: `http_request("GET",
 /// "127.0.0.1:9870", "/jmx")`.
 pub fn http_request(method: &str, address: &str, target: &str) -> io::Result<HttpAnswer> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
-    // 1.0: the answer ends with the connection and isn't chunked.
+    // With HTTP/1.0, the answer isn't chunked and ends with the connection.
     write!(stream, "{method} {target} HTTP/1.0\r\nHost: {address}\r\nContent-Length: 0\r\n\r\n")?;
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes)?;

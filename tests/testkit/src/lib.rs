@@ -1,13 +1,13 @@
-//! Resources that tests start and stop: processes that never outlive their test, free ports, waits
-//! with a deadline, and a real HDFS.
+//! Resources for tests: processes that never outlive their test, free ports, waits with a deadline, and a
+//! real HDFS.
 //!
 //! ```no_run
 //! let hdfs = strait_testkit::MiniHdfs::start().unwrap();
 //! println!("{}", hdfs.uri());
 //! ```
 //!
-//! Plain blocking Rust, so that every crate's tests can use it with any runtime. Test code only:
-//! nothing here belongs in the product.
+//! The functions block their thread, so that every crate's tests can use them with any runtime, or without
+//! one. This crate is only for tests; the product mustn't depend on it.
 
 pub mod attacks;
 mod ballast;

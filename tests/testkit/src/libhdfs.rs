@@ -4,12 +4,12 @@ use crate::failure::{Failure, Result};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Its header, its sources and, once built, itself.
+/// The directory with libhdfs's header and sources.
 #[derive(Debug)]
 pub struct HadoopLibhdfs(PathBuf);
 
 impl HadoopLibhdfs {
-    /// The sources, wherever cargo keeps them.
+    /// Finds the sources, with cargo's help.
     ///
     /// # Errors
     /// cargo can't find or fetch the crate.
@@ -21,16 +21,16 @@ impl HadoopLibhdfs {
         let metadata = String::from_utf8_lossy(&output(cargo)?).into_owned();
         let is_manifest = |word: &&str| word.ends_with("/Cargo.toml") && word.contains("/hdfs-sys-");
         let manifest = metadata.split('"').find(is_manifest).and_then(|path| Path::new(path).parent());
-        let manifest = manifest.ok_or_else(|| Failure::new("cargo names no package hdfs-sys"))?;
+        let manifest = manifest.ok_or_else(|| Failure::new("cargo metadata names no package hdfs-sys"))?;
         Ok(Self(manifest.join("libhdfs")))
     }
 
-    /// The directory of its header.
+    /// The directory of libhdfs's header.
     pub fn include(&self) -> PathBuf {
         self.0.join("hdfs_3_3/include/hdfs")
     }
 
-    /// Builds `libhdfs.so.0.0.0`. Returns its directory, in this one.
+    /// Builds `libhdfs.so.0.0.0` in a new directory below `directory`, and returns the new directory.
     ///
     /// # Errors
     /// There is no compiler, or no JDK.
@@ -57,7 +57,7 @@ impl HadoopLibhdfs {
     }
 }
 
-/// The Java that JAVA_HOME or `java` means.
+/// The JDK's directory: JAVA_HOME or, if that isn't set, the one of the command `java`.
 fn java_home() -> Result<PathBuf> {
     if let Some(home) = std::env::var_os("JAVA_HOME") {
         return Ok(home.into());
@@ -65,10 +65,10 @@ fn java_home() -> Result<PathBuf> {
     let told = Command::new("java").args(["-XshowSettings:properties", "-version"]).output()?;
     let told = String::from_utf8_lossy(&told.stderr).into_owned();
     let home = told.lines().find_map(|line| line.trim().strip_prefix("java.home = "));
-    home.map(PathBuf::from).ok_or_else(|| Failure::new("java doesn't tell its home"))
+    home.map(PathBuf::from).ok_or_else(|| Failure::new("java prints no property java.home; set JAVA_HOME"))
 }
 
-/// The standard output of a command that must succeed.
+/// Runs a command that must succeed, and returns its standard output.
 fn output(mut command: Command) -> Result<Vec<u8>> {
     let output = command.output()?;
     match output.status.success() {

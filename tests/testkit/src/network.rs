@@ -6,11 +6,11 @@
 //! let network = Network::start(3, Some(LinkRate::mbit(1_000))).unwrap();
 //! let (a, b) = (network.host(0), network.host(1));
 //! let ping = a.command("ping").arg("-c1").arg(b.address().to_string()).status();
-//! network.cut(0, 1).unwrap(); // a and b don't hear each other any more
+//! network.cut(0, 1).unwrap(); // a and b don't receive each other's packets any more
 //! ```
 //!
-//! Nothing of it has a name outside this process. However this process ends, the kernel removes
-//! namespaces, links and addresses with the last descriptor and process that hold them.
+//! No namespace, link or address has a name outside this process. The kernel removes each when the last
+//! descriptor and the last process that hold it are gone, however this process ends.
 
 use crate::failure::{Failure, Result};
 use crate::wait::wait_until;
@@ -24,18 +24,17 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::{fmt, io, thread};
 
-/// Hosts of one network: their addresses share one /24.
+/// Most hosts of a network, whose addresses must fit in one /24.
 const MAX_HOSTS: usize = 200;
 /// Burst of a link. With 32 KiB a shaped link carries 943–955 of 1,000 Mbit/s; with more, short
 /// messages would exceed the rate.
 const BURST: &str = "32kb";
-/// The largest piece of a TCP stream that a host passes to its link to cut into packets, as to a
-/// network card. Above [`BURST`] the shaper would cut pieces itself, packet by packet, at twice the
-/// CPU time.
+/// The largest piece of a TCP stream that a host passes to its link, which then cuts it into packets, as a
+/// network card does. If pieces were above [`BURST`], the shaper would cut them, at twice the CPU time.
 const SEGMENT_BYTES: u32 = 32_000;
-/// Queue of a link before it drops packets, as at a switch's port.
+/// Bytes that a link queues before it drops packets, as a switch's port does.
 const QUEUE: &str = "1mb";
-/// A port without a listener: a connection to it is refused, which proves the link.
+/// A port without a listener. If a connection to it is refused, the link works.
 const CLOSED_PORT: u16 = 1;
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(250);
 const LINK_DEADLINE: Duration = Duration::from_secs(20);
@@ -67,29 +66,30 @@ impl fmt::Display for LinkRate {
     }
 }
 
-/// A switch with hosts.
+/// A switch and its hosts.
 #[derive(Debug)]
 pub struct Network {
     switch: Namespace,
     hosts: Vec<Host>,
 }
 
-/// One host. Cheap to clone; lasts as long as a clone or a process in it.
+/// One host. A clone is cheap and is the same host. The host lasts as long as a clone of it, or a process
+/// in it.
 #[derive(Debug, Clone)]
 pub struct Host {
     namespace: Namespace,
     address: Ipv4Addr,
     rate: Option<LinkRate>,
-    /// Keeps the switch, and with it the link.
+    /// Keeps the switch, and so the host's link, alive.
     _switch: Namespace,
 }
 
 impl Network {
-    /// Starts `hosts` hosts, the link of each shaped to `rate` both ways; without a rate, links are
-    /// as fast as memory.
+    /// Starts `hosts` hosts. Shapes the link of each to `rate`, in each direction. Without a rate, links
+    /// are as fast as memory.
     ///
     /// # Errors
-    /// Not root, or `ip` or `tc` is missing or refuses.
+    /// This process isn't root; `ip` or `tc` is missing or fails.
     pub fn start(hosts: usize, rate: Option<LinkRate>) -> Result<Self> {
         assert!(hosts <= MAX_HOSTS, "{hosts} hosts don't fit in a /24");
         let switch = Namespace::new()?;
@@ -105,7 +105,7 @@ impl Network {
         Ok(network)
     }
 
-    /// Waits for the kernel to bring links up, which takes a second or so.
+    /// Waits until the kernel has brought the host's link up, which takes about a second.
     fn wait_until_heard(&self, index: usize) -> Result<()> {
         let (first, host) = (&self.hosts[0], &self.hosts[index]);
         let address = SocketAddr::from((first.address, CLOSED_PORT));
@@ -115,11 +115,11 @@ impl Network {
         };
         match host.run(|| wait_until(LINK_DEADLINE, refused)) {
             true => Ok(()),
-            false => Err(Failure::new(format!("{} isn't heard after {LINK_DEADLINE:?}", host.address))),
+            false => Err(Failure::new(format!("{}: the link isn't up after {LINK_DEADLINE:?}", host.address))),
         }
     }
 
-    /// Adds a host, whose link has a rate of its own, and returns its index.
+    /// Adds a host whose link has this rate, and returns its index.
     ///
     /// # Errors
     /// As [`Network::start`].
@@ -141,7 +141,7 @@ impl Network {
         Ok(index)
     }
 
-    /// Sets the rate of a host's link, each way, from now on.
+    /// Sets the rate of a host's link, in each direction, from now on.
     ///
     /// # Errors
     /// `ip` or `tc` refuses.
@@ -160,7 +160,7 @@ impl Network {
     /// A host, by its index.
     ///
     /// # Panics
-    /// If there is no host of that index.
+    /// If no host has this index.
     pub fn host(&self, index: usize) -> &Host {
         &self.hosts[index]
     }
@@ -170,9 +170,9 @@ impl Network {
         &self.hosts
     }
 
-    /// Sets the largest packet of all links, in place of 1,500 bytes. With 9,000 bytes the links
-    /// cost the machine a sixth. Virtual links and switch run on the cores that programs need, and
-    /// a chain over many links at 1 Gbit/s keeps four of them busy.
+    /// Sets the size of the largest packet on all links, which is 1,500 bytes by default. With 9,000 bytes,
+    /// the links take a sixth of the processor time. That matters: the virtual links and the switch run on
+    /// the cores that programs need, and a chain over many links at 1 Gbit/s keeps four cores busy.
     ///
     /// # Errors
     /// `ip` refuses.
@@ -184,7 +184,7 @@ impl Network {
         self.switch.run("ip", &format!("link set switch mtu {bytes}"))
     }
 
-    /// Drops all packets between two hosts from now on, without a signal to either.
+    /// From now on, drops all packets between two hosts. Neither host gets an error for them.
     ///
     /// # Errors
     /// `ip` refuses.
@@ -209,7 +209,7 @@ impl Network {
         Ok(())
     }
 
-    /// Disconnects a host's link at the switch, without a signal to the host.
+    /// Disconnects a host's link at the switch. The host gets no error.
     ///
     /// # Errors
     /// `ip` refuses.
@@ -217,7 +217,7 @@ impl Network {
         self.switch.run("ip", &format!("link set {} nomaster", port(index)))
     }
 
-    /// Reconnects it.
+    /// Reconnects a host's link that [`Network::unplug`] disconnected.
     ///
     /// # Errors
     /// `ip` refuses.
@@ -232,12 +232,12 @@ fn port(index: usize) -> String {
 }
 
 impl Host {
-    /// Its address on the network.
+    /// The host's address on the network.
     pub fn address(&self) -> Ipv4Addr {
         self.address
     }
 
-    /// Rate of its link; None if it isn't shaped.
+    /// Rate of the host's link; None if the link isn't shaped.
     pub fn rate(&self) -> Option<LinkRate> {
         self.rate
     }
@@ -259,11 +259,11 @@ impl Host {
         self.namespace.enter(command);
     }
 
-    /// Runs `work` in a thread on this host. Sockets that it opens belong to the host, even
-    /// afterwards.
+    /// Runs `work` in a new thread on this host, and waits for its end. Sockets that `work` opens stay on the
+    /// host, also after its end.
     ///
     /// # Panics
-    /// If `work` does, or the thread can't enter the host.
+    /// If `work` panics, or the thread can't enter the host.
     pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         let inside = || {
             move_into(&self.namespace.0).expect("a thread may enter a namespace that root made");
@@ -276,7 +276,7 @@ impl Host {
     }
 }
 
-/// A network namespace, which lasts as long as this, or a process in it.
+/// A network namespace, which lasts as long as this value or a process in it.
 #[derive(Debug, Clone)]
 struct Namespace(Arc<File>);
 
@@ -295,7 +295,7 @@ impl Namespace {
         }
     }
 
-    /// Its path for other processes.
+    /// The namespace's path for other processes.
     fn path(&self) -> String {
         format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd())
     }

@@ -11,9 +11,10 @@ use std::time::Duration;
 pub const OBJECT_BUCKET: &str = "strait";
 /// Azurite's account.
 pub const AZURE_ACCOUNT: &str = "strait";
-/// Its key.
+/// The key of Azurite's account.
 pub const AZURE_KEY: &str = "c3RyYWl0LXNlY3JldA==";
-/// Makes a container, which object_store has no call for. Azurite needs Node anyway.
+/// A program for Node that makes a container, since object_store has no call for that. Azurite needs Node
+/// anyway.
 const MAKE_CONTAINER: &str = r#"
 const [port, account, key, container] = process.argv.slice(1);
 const date = new Date().toUTCString();
@@ -26,20 +27,21 @@ const path = `/${account}/${container}?restype=container`;
 const made = (answer) => process.exit(answer.statusCode === 201 ? 0 : 1);
 require("http").request({ host: "127.0.0.1", port, method: "PUT", path, headers }, made).end();
 "#;
-/// A server in Python starts within seconds, also on a loaded machine.
+/// Longest wait for a server's start. Even a server in Python starts within seconds, also on a loaded
+/// machine.
 const START_DEADLINE: Duration = Duration::from_secs(90);
 
 /// A running server with one empty bucket, [`OBJECT_BUCKET`].
 #[derive(Debug)]
 pub struct ObjectServer {
-    /// Its process, to be stopped and killed.
+    /// The server's process, so that tests can stop or kill it.
     pub process: Process,
     port: u16,
     _dir: tempfile::TempDir,
 }
 
 impl ObjectServer {
-    /// moto, S3 in Python, which `scripts/setup.sh test` installs; None if it isn't there.
+    /// moto, an S3 server in Python. None: it isn't installed (`scripts/setup.sh test` does that).
     ///
     /// # Errors
     /// It doesn't start.
@@ -53,11 +55,12 @@ impl ObjectServer {
         let made = crate::http_request("PUT", &server.address(), &format!("/{OBJECT_BUCKET}"))?;
         match made.status {
             200 => Ok(Some(server)),
-            status => Err(Failure::new(format!("moto makes no bucket: {status}"))),
+            status => Err(Failure::new(format!("moto refuses to make a bucket: status {status}"))),
         }
     }
 
-    /// A stand-in for Google's service, of our own, on moto (`google_on_moto.py`); None without moto.
+    /// A stand-in for Google's service, which `google_on_moto.py` provides on top of moto. None: moto isn't
+    /// installed.
     ///
     /// # Errors
     /// It doesn't start.
@@ -72,7 +75,7 @@ impl ObjectServer {
         server.map(Some)
     }
 
-    /// MinIO, if STRAIT_TEST_MINIO names its program.
+    /// MinIO. None: STRAIT_TEST_MINIO doesn't name its program.
     ///
     /// # Errors
     /// It doesn't start.
@@ -88,7 +91,8 @@ impl ObjectServer {
         server.map(Some)
     }
 
-    /// Azurite, if STRAIT_TEST_AZURITE names its program `azurite-blob`. Its account is [`AZURE_ACCOUNT`].
+    /// Azurite, with the account [`AZURE_ACCOUNT`]. None: STRAIT_TEST_AZURITE doesn't name its program
+    /// `azurite-blob`.
     ///
     /// # Errors
     /// It doesn't start, or makes no container.
@@ -110,7 +114,7 @@ impl ObjectServer {
         node.args(["-e", MAKE_CONTAINER, &server.port.to_string(), AZURE_ACCOUNT, AZURE_KEY, OBJECT_BUCKET]);
         match node.status()?.success() {
             true => Ok(Some(server)),
-            false => Err(Failure::new("Azurite makes no container")),
+            false => Err(Failure::new("Azurite refuses to make a container")),
         }
     }
 
@@ -140,7 +144,7 @@ fn moto_server() -> Option<PathBuf> {
     found("STRAIT_TEST_MOTO", Some(binary))
 }
 
-/// The program that a variable names, or else this one, if it is there.
+/// The program that the variable names or, if the variable isn't set, `or`. None: that program doesn't exist.
 fn found(variable: &str, or: Option<PathBuf>) -> Option<PathBuf> {
     std::env::var_os(variable).map(PathBuf::from).or(or).filter(|path| path.exists())
 }

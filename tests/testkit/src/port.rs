@@ -4,11 +4,11 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::ops::Range;
 use std::sync::Mutex;
 
-/// Below Linux's range of ephemeral ports (32768 and up). Any outgoing connection may take a port
-/// of that range before a server binds it, or during a server's restart.
+/// The ports to choose from: below Linux's ephemeral ports (32768 and up). An outgoing connection could take
+/// an ephemeral port before the server binds it, or during the server's restart.
 const PORTS: Range<u16> = 10_000..32_768;
 
-/// A TCP port on 127.0.0.1 that is free now, never twice in one process.
+/// A TCP port on 127.0.0.1 that is free now. Never returns the same port twice in one process.
 ///
 /// # Panics
 /// If no port is free.
@@ -17,7 +17,7 @@ pub fn free_port() -> u16 {
     let mut given = GIVEN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let given = given.get_or_insert_default();
     for _ in 0..10_000 {
-        // Each RandomState hashes with its own keys, which is random enough here.
+        // Each RandomState has other random keys, so its hash is random enough here.
         let random = RandomState::new().hash_one(()) % u64::from(PORTS.end - PORTS.start);
         let port = PORTS.start + random as u16;
         if !given.contains(&port) && TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
@@ -36,8 +36,8 @@ mod tests {
     fn ports_differ_and_can_be_bound() {
         let (first, second) = (free_port(), free_port());
         assert_ne!(first, second);
-        // A child that another test forks just now holds a copy of every descriptor until it execs,
-        // including the probe's.
+        // Wait: a child that another test has just forked holds a copy of every descriptor, including that
+        // of `free_port`'s listener, until it calls exec.
         let bound = || TcpListener::bind((Ipv4Addr::LOCALHOST, first)).is_ok();
         crate::wait::eventually("the port can be bound", bound);
     }

@@ -7,17 +7,17 @@
 //! image as it was ──┘ a clone: one system call
 //! ```
 //!
-//! At a power loss the image is cloned while programs write. The clone has all that the file system
-//! of the disk has sent to its device, and nothing of its cache. The disk then goes on with the
-//! clone. Names and bytes that nobody synced stay in that cache for half a minute and more: ext4
-//! commits its journal as seldom here, and XFS and the kernel's writeback do so by default.
+//! At a power loss, the image is cloned while programs write. The clone has everything that the disk's file
+//! system has sent to its device, and nothing from the file system's cache. Then the clone is mounted in
+//! place of the image. Names and bytes that no program synced stay in the cache for half a minute or more:
+//! here, ext4 commits its journal that rarely; XFS and the kernel's writeback do so by default.
 //!
-//! A clone waits for writes under way and excludes others, so it is the image of one moment. It has
-//! writes that the device accepted without a flush. A real device may lose these. They are the file
-//! system's risk: every `fsync` of ext4 and XFS ends with a flush.
+//! Cloning waits for writes under way and blocks new ones, so the clone is the image at one moment. It also
+//! has writes that the device accepted without a flush, which a real device may lose. These tests don't
+//! cover such a loss, against which ext4 and XFS protect themselves: each `fsync` ends with a flush.
 //!
-//! Mounts have no place in any directory, images no name outside, and loop devices end with their
-//! last user. However this process ends, the kernel removes all of them.
+//! Mounts aren't attached to any directory, images have no names, and a loop device ends with its last user.
+//! So the kernel removes all of them, however this process ends.
 
 mod loop_device;
 
@@ -38,7 +38,7 @@ use std::process::{Command, Stdio};
 
 /// Programs that make the file systems.
 const TOOLS: [&str; 2] = ["mkfs.xfs", "mkfs.ext4"];
-/// Seconds between commits of an ext4's journal that nobody asks for.
+/// Interval, in seconds, at which ext4 commits its journal if no program syncs.
 const COMMIT_S: &str = "600";
 /// The file system of a disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,7 +53,7 @@ pub enum Format {
 pub struct ImageStore(Mount);
 
 impl ImageStore {
-    /// Makes one that holds so many bytes, in an unlinked sparse file in the directory for temporary
+    /// Makes a store for `bytes` bytes of images, in an unlinked sparse file in the directory for temporary
     /// files.
     ///
     /// # Errors
@@ -64,10 +64,11 @@ impl ImageStore {
         Ok(Self(Mount::format(&file, Format::Xfs)?))
     }
 
-    /// As [`ImageStore::new`]. Reports `claim` as skipped if the machine lacks something.
+    /// As [`ImageStore::new`]. If the machine lacks a requirement, reports `claim` as skipped and returns
+    /// None.
     ///
     /// # Panics
-    /// If the machine has all, and it fails; as [`skip`].
+    /// If the machine has everything, but the store can't be made; as [`skip`].
     pub fn new_or_skip(bytes: u64, claim: &str) -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             skip(claim, "root, for loop devices and mounts");
@@ -82,11 +83,11 @@ impl ImageStore {
             skip(claim, tool);
             return None;
         }
-        Some(Self::new(bytes).expect("root can make it"))
+        Some(Self::new(bytes).expect("root can make an image store"))
     }
 
     fn image(&self) -> Result<File> {
-        // Nothing needs a name: a clone is made by descriptors.
+        // An image needs no name: cloning uses descriptors.
         Ok(tempfile::tempfile_in(self.0.path())?)
     }
 }
@@ -105,7 +106,7 @@ pub struct PowerDisk<'s> {
 pub struct Remains(File);
 
 impl<'s> PowerDisk<'s> {
-    /// Makes an empty one of so many bytes. XFS wants 300 MiB.
+    /// Makes an empty disk of `bytes` bytes. XFS needs at least 300 MiB.
     ///
     /// # Errors
     /// As [`ImageStore::new`].
@@ -116,13 +117,12 @@ impl<'s> PowerDisk<'s> {
         Ok(Self { store, format, image, mount })
     }
 
-    /// Its root, also for other processes of the same user. It is another one after
-    /// [`PowerDisk::restart`].
+    /// Path of the disk's root, also for other processes of the same user. [`PowerDisk::restart`] changes it.
     pub fn path(&self) -> PathBuf {
         self.mount.path()
     }
 
-    /// All that is on the disk if its power fails now.
+    /// The disk's contents if its power failed now.
     ///
     /// # Errors
     /// The kernel's.
@@ -132,7 +132,7 @@ impl<'s> PowerDisk<'s> {
         Ok(Remains(clone))
     }
 
-    /// Goes on with what remained. No program may use the earlier path any more.
+    /// Mounts what remained after a power loss. Programs mustn't use the earlier path any more.
     ///
     /// # Errors
     /// The file system can't be mounted.
@@ -150,7 +150,7 @@ impl<'s> PowerDisk<'s> {
         ballast::fill(&self.path())
     }
 
-    /// Frees that space.
+    /// Frees the space that [`PowerDisk::fill`] filled.
     ///
     /// # Errors
     /// The kernel's.
@@ -159,7 +159,7 @@ impl<'s> PowerDisk<'s> {
     }
 }
 
-/// A file system without a place in any directory.
+/// A mounted file system that isn't attached to any directory.
 #[derive(Debug)]
 struct Mount(OwnedFd);
 
@@ -171,7 +171,7 @@ impl Mount {
             Format::Xfs => Command::new("mkfs.xfs"),
         };
         match format {
-            // Tables that the kernel would write in the background are written now.
+            // Write these tables now. Otherwise, the kernel would write them in the background.
             Format::Ext4 => command.args(["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"]),
             Format::Xfs => command.args(["-q", "-f", "-m", "reflink=1"]),
         };
@@ -197,7 +197,7 @@ impl Mount {
             fsconfig_set_string(&context, "source", device.path())?;
             match format {
                 Format::Ext4 => fsconfig_set_string(&context, "commit", COMMIT_S)?,
-                // The image that it is a clone of may still be mounted.
+                // The original, which has the same UUID, may still be mounted.
                 Format::Xfs => fsconfig_set_flag(&context, "nouuid")?,
             }
             fsconfig_create(&context)?;

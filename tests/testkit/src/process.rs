@@ -10,12 +10,11 @@ use std::sync::{Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
-/// Lines of a log that a failure shows.
+/// Most lines of a log that a failure shows.
 const TAIL_LINES: usize = 40;
 
-/// A child process that ends with its owner. It is killed by its id and reaped on drop (so also
-/// when a test panics). If this process is killed itself, the kernel kills the child. Its output
-/// goes to a file.
+/// A child process that ends with its owner. A drop, also by a test's panic, kills and reaps the child. If
+/// this process is killed, the kernel kills the child. The child's output goes to a file.
 #[derive(Debug)]
 pub struct Process {
     name: String,
@@ -35,13 +34,13 @@ impl Process {
         Ok(Self { name: name.to_owned(), child, log })
     }
 
-    /// Its process id.
+    /// The child's process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Peak of its resident memory, in MiB, without the program itself: a debug build's file takes
-    /// several times the pages of a release build's.
+    /// Peak of the child's resident memory in MiB, without the pages of mapped files, which include the
+    /// program: a debug build has several times the pages of a release build.
     pub fn most_mib(&self) -> Result<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.id()))?;
         let kib = |field: &str| {
@@ -52,12 +51,12 @@ impl Process {
         Ok(kib("VmHWM:")?.saturating_sub(kib("RssFile:")?) / 1024)
     }
 
-    /// The file with its output.
+    /// The file with the child's output.
     pub fn log(&self) -> &Path {
         &self.log
     }
 
-    /// The last lines of its output.
+    /// The last lines of the child's output.
     pub fn log_tail(&self) -> String {
         let bytes = fs::read(&self.log).unwrap_or_default();
         let text = String::from_utf8_lossy(&bytes);
@@ -65,7 +64,7 @@ impl Process {
         lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
     }
 
-    /// Its exit status, if it has ended.
+    /// The child's exit status, if it has ended.
     pub fn try_wait(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
     }
@@ -73,7 +72,7 @@ impl Process {
     /// Waits until `condition` holds.
     ///
     /// # Errors
-    /// With the tail of its log, if the process ends first or `deadline` passes.
+    /// The process ends first, or `deadline` passes. The error shows the end of its log.
     pub fn wait_ready(&mut self, deadline: Duration, mut condition: impl FnMut() -> bool) -> Result<()> {
         let mut ended = None;
         let ready = wait_until(deadline, || {
@@ -88,7 +87,7 @@ impl Process {
         Err(Failure::new(format!("{} {why}; the end of its log:\n{}", self.name, self.log_tail())))
     }
 
-    /// Terminates it (SIGTERM), and kills it if it still runs after `deadline`.
+    /// Terminates the child (SIGTERM), and kills it if it still runs after `deadline`.
     pub fn terminate(&mut self, deadline: Duration) {
         if self.try_wait().is_none() {
             self.signal(Signal::TERM);
@@ -97,14 +96,14 @@ impl Process {
         self.kill();
     }
 
-    /// Kills it (SIGKILL) and waits until it is gone.
+    /// Kills the child (SIGKILL), and waits for its end.
     pub fn kill(&mut self) {
         // An error means that it has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// Sends it a signal, for example [`Signal::STOP`].
+    /// Sends the child a signal, for example [`Signal::STOP`].
     pub fn signal(&self, signal: Signal) {
         if let Some(pid) = Pid::from_raw(self.child.id() as i32) {
             let _ = kill_process(pid, signal);
@@ -118,11 +117,10 @@ impl Drop for Process {
     }
 }
 
-/// Spawns a child that the kernel kills when this process dies.
+/// Spawns a child that the kernel kills when this process ends.
 ///
-/// The kernel ties that to the *thread* that spawned the child, and a test's thread may end before
-/// a cluster that other tests share. So one thread, which lives as long as the process, spawns all
-/// children.
+/// The kernel kills the child when the *thread* that spawned it ends. A test's thread may end before a
+/// cluster that other tests share. So one thread, which lives as long as the process, spawns all children.
 pub fn spawn_bound(mut command: Command) -> io::Result<Child> {
     type Order = (Command, mpsc::SyncSender<io::Result<Child>>);
     static SPAWNER: Mutex<Option<mpsc::Sender<Order>>> = Mutex::new(None);
@@ -133,7 +131,7 @@ pub fn spawn_bound(mut command: Command) -> io::Result<Child> {
     unsafe {
         command.pre_exec(move || {
             set_parent_process_death_signal(Some(Signal::KILL))?;
-            // The parent may have died before the line above.
+            // The parent may have ended before the call above.
             match rustix::process::getppid() == Some(parent) {
                 true => Ok(()),
                 false => Err(io::ErrorKind::Interrupted.into()),

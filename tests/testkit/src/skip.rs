@@ -2,14 +2,14 @@
 
 use std::io::Write;
 
-/// Reports that a claim was not tested: one line that bypasses the harness's capture, in a form
-/// that `make test` counts at its end.
+/// Reports that a claim wasn't tested, in one line that the test harness doesn't capture, and that `make
+/// test` counts at its end.
 ///
 /// # Panics
-/// Under `CI=true`, which tests every claim.
+/// With `CI=true`: CI must test every claim.
 pub fn skip(claim: &str, lacking: &str) {
-    assert!(std::env::var("CI").as_deref() != Ok("true"), "{claim}: CI skips nothing, and lacks {lacking}");
+    assert!(std::env::var("CI").as_deref() != Ok("true"), "{claim}: CI must skip nothing, but lacks {lacking}");
     let line = format!("{claim}: 0 passed, 1 skipped (it needs {lacking})\n");
-    // A closed stderr loses the line, not the test.
+    // Ignore an error: with stderr closed, only the line is lost.
     let _ = std::io::stderr().write_all(line.as_bytes());
 }

@@ -1,7 +1,7 @@
-//! A small disk that is soon full. Needs root.
+//! A small disk that a test can fill. Needs root.
 //!
-//! It is in memory, and isn't mounted. However this process ends, the kernel removes it with the
-//! descriptor that the process holds.
+//! The disk is in memory, and isn't attached to any directory. The kernel removes it with the descriptor that
+//! this process holds, however this process ends.
 
 use crate::ballast;
 use crate::failure::{Failure, Result};
@@ -17,7 +17,7 @@ use std::path::PathBuf;
 pub struct SmallDisk(OwnedFd);
 
 impl SmallDisk {
-    /// Makes one with a capacity of so many bytes.
+    /// Makes a disk with a capacity of `bytes` bytes.
     ///
     /// # Errors
     /// This process isn't root, or the kernel refuses.
@@ -31,7 +31,7 @@ impl SmallDisk {
         make().map(Self).map_err(|error| Failure::new(format!("making a small disk (as root?): {error}")))
     }
 
-    /// Its root, also for other processes of the same user.
+    /// Path of the disk's root, also for other processes of the same user.
     pub fn path(&self) -> PathBuf {
         format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd()).into()
     }
@@ -44,7 +44,7 @@ impl SmallDisk {
         ballast::fill(&self.path())
     }
 
-    /// Frees that space.
+    /// Frees the space that [`SmallDisk::fill`] filled.
     ///
     /// # Errors
     /// The kernel's.

@@ -1,49 +1,50 @@
-//! What the kernel knows of a connection's other end on this host: events that no program reports.
+//! The state of a connection's other end on this host, from the kernel: no program reports it.
 
 use std::fs;
 use std::net::{SocketAddr, SocketAddrV4, TcpStream};
 
-/// The kernel's name of the state in which both ends may send.
+/// The kernel's code of the state in which both ends can send.
 const ESTABLISHED: &str = "01";
 
 /// One end of a connection.
 struct End {
     is_established: bool,
-    /// Sent bytes that the other end's host hasn't confirmed.
+    /// Number of sent bytes that the other end's host hasn't acknowledged.
     unsent: u64,
-    /// Received bytes that the program hasn't read.
+    /// Number of received bytes that the program hasn't read.
     unread: u64,
 }
 
-/// Whether the program at the other end has read all that this end sent. Both ends are on this host.
+/// Whether the program at the other end has read all bytes that this end sent. Both ends must be on this
+/// host.
 ///
 /// # Panics
-/// If the connection isn't by IPv4.
+/// If the connection doesn't use IPv4.
 pub fn is_all_read(stream: &TcpStream) -> bool {
     let Ok((own, other)) = addresses(stream) else { return true };
     let unsent = end(own, other).map_or(0, |end| end.unsent);
     unsent == 0 && end(other, own).is_none_or(|end| end.unread == 0)
 }
 
-/// Whether the program at the other end has ended the connection. Both ends are on this host.
+/// Whether the program at the other end has ended the connection. Both ends must be on this host.
 ///
 /// # Panics
-/// If the connection isn't by IPv4.
+/// If the connection doesn't use IPv4.
 pub fn is_ended(stream: &TcpStream) -> bool {
     let Ok((own, other)) = addresses(stream) else { return true };
     end(other, own).is_none_or(|end| !end.is_established)
 }
 
-/// The addresses of both ends. A connection that has ended has only one.
+/// The addresses of both ends. Fails for a connection that has ended, since it has no peer.
 fn addresses(stream: &TcpStream) -> std::io::Result<(SocketAddrV4, SocketAddrV4)> {
     let v4 = |address| match address {
         SocketAddr::V4(address) => address,
-        SocketAddr::V6(address) => panic!("{address} isn't of IPv4"),
+        SocketAddr::V6(address) => panic!("{address} isn't an IPv4 address"),
     };
     Ok((v4(stream.local_addr()?), v4(stream.peer_addr()?)))
 }
 
-/// The end at `own`, from the table that proc(5) describes.
+/// The state of the end at `own`, from /proc/net/tcp (proc(5)).
 fn end(own: SocketAddrV4, other: SocketAddrV4) -> Option<End> {
     let shown = |address: SocketAddrV4| {
         format!("{:08X}:{:04X}", u32::from_ne_bytes(address.ip().octets()), address.port())

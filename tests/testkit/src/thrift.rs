@@ -9,9 +9,9 @@ use strait_wire::*;
 /// A blocking client of a gateway that sends arbitrary calls and checks nothing: for tests and
 /// benchmarks, not for users.
 pub struct Client {
-    /// The connection, for bytes that aren't calls.
+    /// The connection. Tests can also send bytes that aren't calls.
     pub stream: TcpStream,
-    /// Its wire.
+    /// The protocol and framing of its messages.
     pub wire: Wire,
     /// The session's token, if one was opened.
     pub token: Option<Secret>,
@@ -24,10 +24,10 @@ impl Client {
         Self::try_connect(address, wire).unwrap()
     }
 
-    /// Connects, if the server accepts the connection.
+    /// As [`Client::connect`].
     ///
     /// # Errors
-    /// It doesn't accept.
+    /// The server doesn't accept the connection.
     pub fn try_connect(address: SocketAddr, wire: Wire) -> std::io::Result<Self> {
         let stream = TcpStream::connect(address)?;
         stream.set_read_timeout(Some(Duration::from_secs(20)))?;
@@ -94,7 +94,7 @@ impl Client {
                 assert_eq!(end, buffer.len());
                 return Some(Bytes::from(buffer).slice(start..));
             }
-            // Reads only the missing bytes, so that it doesn't consume the next answer.
+            // Read only the missing bytes, so that none of the next answer's are consumed.
             let missing = match scanner.scan(&buffer) {
                 Ok(Scan::NeedMore(needed)) if !buffer.is_empty() => needed - buffer.len(),
                 _ => 1,
@@ -107,7 +107,8 @@ impl Client {
         }
     }
 
-    /// Whether the server ends the connection; waits for it.
+    /// Waits until the server sends a byte or ends the connection, or the read times out. Returns whether the
+    /// connection has ended.
     pub fn is_closed(&mut self) -> bool {
         let mut byte = [0];
         matches!(self.stream.read(&mut byte), Ok(0))

@@ -1,23 +1,23 @@
 //! Waits for events, and pauses that name their reason: the only sleeps of tests.
 //!
-//! A test that waits for an event polls for it, with a deadline that no loaded host reaches. A test
-//! of something that must not happen names the time for which it looks. All other pauses are part
-//! of the scene, such as the pace of a load or a slow store. `scripts/sleeps.py` rejects sleeps
-//! elsewhere in tests.
+//! A test that waits for an event polls for it, with a deadline that even a loaded host doesn't reach. A test
+//! that something doesn't happen names the time for which it checks that. All other pauses belong to the
+//! tested scenario, such as the pace of a load or a slow store. `scripts/sleeps.py` rejects other sleeps in
+//! tests.
 //!
 //! The functions that end in `_task` pause a task of tokio, not its thread.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Longest wait for an event. Only failing tests wait so long.
+/// Longest wait for an event. Only a failing test waits this long.
 pub const DEADLINE: Duration = Duration::from_secs(120);
 
-/// First pause between two looks: short beside an event of the same process.
+/// First pause between two checks: short in comparison with events within one process.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 
-/// Longest pause between two looks: short beside any start-up, and long enough to leave the cores
-/// free.
+/// Longest pause between two checks: short in comparison with the start of any process, and long enough not
+/// to keep a core busy.
 const LONGEST_PAUSE: Duration = Duration::from_millis(25);
 
 /// Waits until `condition` holds.
@@ -29,7 +29,7 @@ pub fn eventually(what: &str, condition: impl FnMut() -> bool) {
     within(what, DEADLINE, condition);
 }
 
-/// [`eventually`] for an event whose time is a claim of the test.
+/// As [`eventually`], for a test that claims that the event happens within `limit`.
 ///
 /// # Panics
 /// After `limit`, with `what` as the name of the condition.
@@ -56,7 +56,7 @@ pub fn obtained<T>(what: &str, mut value: impl FnMut() -> Option<T>) -> T {
 pub fn wait_until(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
     let end = Instant::now() + limit;
     for pause in pauses() {
-        // The last look begins after the limit, however long the looks before it took.
+        // Always check once after the limit, however long the checks before it took.
         let is_last = Instant::now() >= end;
         if condition() {
             return true;
@@ -69,22 +69,23 @@ pub fn wait_until(limit: Duration, mut condition: impl FnMut() -> bool) -> bool 
     false
 }
 
-/// Checks that `condition` holds for `duration`: a shorter look may miss a violation.
+/// Checks repeatedly for `duration` that `condition` holds. A shorter duration could miss a violation.
 ///
 /// # Panics
-/// If it doesn't, with `what` as the name of the condition.
+/// If the condition doesn't hold once, with `what` as its name.
 #[track_caller]
 pub fn stays(what: &str, duration: Duration, mut condition: impl FnMut() -> bool) {
     let violated = wait_until(duration, || !condition());
     assert!(!violated, "not for {duration:?}: {what}");
 }
 
-/// Pauses this thread. `_why` is for the reader: an event to wait for would be better.
+/// Pauses this thread. `_why` tells the reader the reason. If there is an event to wait for, wait for it
+/// instead.
 pub fn pause(_why: &str, duration: Duration) {
     thread::sleep(duration);
 }
 
-/// [`eventually`] in a task.
+/// As [`eventually`], in a task.
 ///
 /// # Panics
 /// As [`eventually`].
@@ -92,12 +93,12 @@ pub async fn eventually_task(what: &str, mut condition: impl AsyncFnMut() -> boo
     obtained_task(what, async || condition().await.then_some(())).await;
 }
 
-/// [`obtained`] in a task.
+/// As [`obtained`], in a task.
 ///
 /// # Panics
 /// As [`obtained`].
 pub async fn obtained_task<T>(what: &str, mut value: impl AsyncFnMut() -> Option<T>) -> T {
-    // The host's clock: tokio's may be paused, and then runs ahead of other threads.
+    // Use the host's clock: tokio's may be paused, and then runs ahead of other threads.
     let begun = Instant::now();
     for pause in pauses() {
         if let Some(value) = value().await {
@@ -109,7 +110,7 @@ pub async fn obtained_task<T>(what: &str, mut value: impl AsyncFnMut() -> Option
     unreachable!("pauses don't end")
 }
 
-/// [`stays`] in a task.
+/// As [`stays`], in a task.
 ///
 /// # Panics
 /// As [`stays`].
@@ -125,12 +126,12 @@ pub async fn stays_task(what: &str, duration: Duration, mut condition: impl Asyn
     }
 }
 
-/// [`pause`] in a task, by tokio's clock, which may be paused.
+/// As [`pause`], in a task. It uses tokio's clock, which may be paused.
 pub async fn pause_task(_why: &str, duration: Duration) {
     tokio::time::sleep(duration).await;
 }
 
-/// The pauses between looks.
+/// The pauses between two checks, without end.
 fn pauses() -> impl Iterator<Item = Duration> {
     std::iter::successors(Some(FIRST_PAUSE), |pause| Some((*pause * 2).min(LONGEST_PAUSE)))
 }

@@ -1,11 +1,11 @@
-//! Runs a command beside a real HDFS that all its tests share:
+//! Starts a real HDFS, and runs a command whose tests all share that HDFS:
 //!
 //! ```text
 //! cargo run -p strait-testkit --bin with-hdfs -- [--datanodes N] COMMAND [ARGUMENT…]
 //! ```
 //!
-//! `MiniHdfs::start` in the command's processes finds it by the environment. At the end it stops
-//! everything, and exits with the command's exit code.
+//! `MiniHdfs::start` in the command's processes finds the HDFS by environment variables. When the command has
+//! ended, this program stops the HDFS, and exits with the command's exit code.
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::env;
@@ -17,7 +17,7 @@ use std::time::Duration;
 use strait_testkit::wait::pause;
 use strait_testkit::{Failure, MiniHdfs, Options, Result, spawn_bound};
 
-/// Interval of checks for the end of the command, or a signal.
+/// Interval between two checks whether the command has ended, or a signal came.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Exit code for wrong usage or a cluster that doesn't start.
@@ -38,12 +38,12 @@ fn run() -> Result<u8> {
     let mut options = Options::default();
     if arguments.next_if(|argument| argument == "--datanodes").is_some() {
         let count = arguments.next().and_then(|count| count.parse().ok()).filter(|count| *count > 0);
-        options.datanodes = count.ok_or_else(|| Failure::new("--datanodes wants a number from 1"))?;
+        options.datanodes = count.ok_or_else(|| Failure::new("--datanodes needs a number of at least 1"))?;
     }
     let program =
         arguments.next().ok_or_else(|| Failure::new("usage: with-hdfs [--datanodes N] COMMAND…"))?;
 
-    // A signal ends the command first, then the cluster, and removes its directory.
+    // At a signal, end the command first, and then the cluster, which removes its directory.
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGHUP, SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
@@ -54,7 +54,7 @@ fn run() -> Result<u8> {
     let mut child = spawn_bound(command).map_err(|error| Failure::new(format!("{program}: {error}")))?;
     loop {
         if let Some(status) = child.try_wait()? {
-            // As in shells: 128 + the signal that ended the command.
+            // As in shells: 128 + the number of the signal that ended the command.
             let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default());
             return Ok(code as u8);
         }

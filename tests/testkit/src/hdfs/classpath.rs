@@ -1,4 +1,4 @@
-//! Hadoop's jars: Maven fetches them once into the user's cache.
+//! Hadoop's jars, which Maven downloads once into the user's cache.
 
 use crate::failure::{Failure, Result};
 use std::env;
@@ -8,12 +8,12 @@ use std::process::{Command, Output};
 
 const POM: &str = include_str!("../../hdfs/pom.xml");
 
-/// The directory's name changes with the version in the pom.
+/// Name of the cache directory. Change it together with the version in the pom.
 const CACHE_NAME: &str = "hdfs-3.5.0";
 
 /// The jars, joined by colons.
 ///
-/// The first caller on a machine fetches them (about 70 MB); concurrent callers wait for it.
+/// The first call of a user downloads them (about 70 MB). Concurrent calls wait for that.
 pub(super) fn jars() -> Result<String> {
     let dir = cache_dir()?;
     let list = dir.join("classpath");
@@ -27,7 +27,7 @@ pub(super) fn jars() -> Result<String> {
         return Ok(jars);
     }
     fetch(&dir, &list)?;
-    complete(&list).ok_or_else(|| Failure::new(format!("{} names jars that aren't there", list.display())))
+    complete(&list).ok_or_else(|| Failure::new(format!("{} names jars that don't exist", list.display())))
 }
 
 /// The command `java`, from JAVA_HOME if that is set.
@@ -38,7 +38,7 @@ pub(super) fn java() -> Command {
     }
 }
 
-/// Reports early and clearly that Java is missing.
+/// Fails with a clear message if Java is missing.
 pub(super) fn check_java() -> Result<()> {
     match java().arg("-version").output() {
         Ok(Output { status, .. }) if status.success() => Ok(()),
@@ -59,7 +59,7 @@ fn cache_dir() -> Result<PathBuf> {
     Ok(base.join("strait").join(CACHE_NAME))
 }
 
-/// The list, if it exists and so does each jar in it.
+/// The contents of the list, if the list and all jars in it exist.
 fn complete(list: &Path) -> Option<String> {
     let jars = fs::read_to_string(list).ok()?.trim().to_owned();
     let whole = !jars.is_empty() && jars.split(':').all(|jar| Path::new(jar).is_file());
@@ -68,7 +68,7 @@ fn complete(list: &Path) -> Option<String> {
 
 fn fetch(dir: &Path, list: &Path) -> Result<()> {
     fs::write(dir.join("pom.xml"), POM)?;
-    // Under another name first, so that an interrupted run leaves no half list.
+    // Write the list under another name first, so that an interrupted download leaves no incomplete list.
     let fresh = dir.join("classpath.new");
     let output = Command::new("mvn")
         .args(["-q", "-B", "dependency:build-classpath"])

@@ -6,8 +6,8 @@ use std::fs;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
-/// Users that tests act as, with groups of their own. Otherwise the namenode would ask the
-/// operating system, which knows neither.
+/// The users for whom tests act, and their groups. Without this setting, the namenode would ask the operating
+/// system, which doesn't know them.
 const TEST_USERS: &str = "alice=staff;bob=staff;carol=guests";
 
 /// The nameservice of two namenodes.
@@ -24,7 +24,7 @@ pub(super) struct NamenodePorts {
 pub(super) struct Settings<'a> {
     /// The namenodes' address.
     pub address: Ipv4Addr,
-    /// One namenode, or two of a nameservice.
+    /// The ports of one namenode, or of the two of a nameservice.
     pub namenodes: &'a [NamenodePorts],
     pub user: &'a str,
     pub options: &'a Options,
@@ -56,13 +56,14 @@ pub(super) fn write(dir: &Path, settings: &Settings<'_>) -> Result<()> {
         ("dfs.replication", replication.as_str()),
         ("dfs.namenode.datanode.registration.ip-hostname-check", "false"),
         ("dfs.namenode.safemode.extension", "0"),
-        // Small files with many blocks.
+        // Small blocks, so that a small file can have many.
         ("dfs.namenode.fs-limits.min-block-size", "512"),
-        // Seconds and milliseconds, so that recovery and loss fit a test's patience.
+        // Short intervals (in seconds, milliseconds and seconds), so that the loss of a datanode and the
+        // recovery fit in a test's time.
         ("dfs.heartbeat.interval", "1"),
         ("dfs.namenode.heartbeat.recheck-interval", "1000"),
         ("dfs.namenode.redundancy.interval.seconds", "1s"),
-        // All datanodes share this machine, so its load is meaningless.
+        // All datanodes share this machine, so the load doesn't tell them apart.
         ("dfs.namenode.redundancy.considerLoad", "false"),
         // A test's data needn't survive a power cut.
         ("dfs.namenode.edits.noeditlogchannelflush", "true"),
@@ -70,7 +71,7 @@ pub(super) fn write(dir: &Path, settings: &Settings<'_>) -> Result<()> {
         ("dfs.namenode.accesstime.precision", "1"),
     ];
     fs::write(conf.join("core-site.xml"), xml(&core))?;
-    // Of two properties of one name, the later one counts.
+    // If a property occurs twice, the later value counts.
     let namenodes: Vec<_> = namenodes.iter().map(|(name, value)| (&**name, &**value)).collect();
     let hdfs = [&namenodes[..], &hdfs, &options.properties].concat();
     fs::write(conf.join("hdfs-site.xml"), xml(&hdfs))?;
@@ -88,8 +89,8 @@ pub(super) fn namenode_id(namenode: usize) -> String {
     format!("nn{namenode}")
 }
 
-/// Arguments that tell one of `namenodes` which it is. They share an address, by which it would know
-/// otherwise.
+/// Arguments that tell a namenode which of the `namenodes` it is. It usually finds that out by its address,
+/// but they share one.
 pub(super) fn generic(namenodes: usize, namenode: usize) -> Vec<String> {
     match namenodes {
         1 => Vec::new(),
@@ -115,7 +116,7 @@ fn namenode_properties(dir: &Path, settings: &Settings<'_>) -> Vec<(String, Stri
         add(&format!("dfs.ha.namenodes.{NAMESERVICE}"), ids.join(","));
         add(&format!("dfs.client.failover.proxy.provider.{NAMESERVICE}"), PROXY_PROVIDER.to_owned());
         add("dfs.namenode.shared.edits.dir", format!("file://{}", dir.join("edits").display()));
-        // A standby knows the log soon.
+        // The standby reads new edits every second.
         add("dfs.ha.tail-edits.period", "1s".to_owned());
         add("dfs.ha.fencing.methods", "shell(/bin/true)".to_owned());
     }

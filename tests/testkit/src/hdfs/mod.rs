@@ -1,4 +1,4 @@
-//! A real HDFS: namenode and datanodes as processes of their own.
+//! A real HDFS: its namenode and datanodes run as separate processes.
 
 mod classpath;
 mod config;
@@ -24,15 +24,13 @@ use tempfile::TempDir;
 const ENV_URI: &str = "STRAIT_TEST_HDFS";
 /// The shared cluster's HTTP address, `127.0.0.1:PORT`.
 const ENV_HTTP: &str = "STRAIT_TEST_HDFS_HTTP";
-/// Classpath for Java programs beside the shared cluster: its configuration
-/// and Hadoop's jars.
+/// Classpath for Java programs that use the shared cluster: its configuration and Hadoop's jars.
 const ENV_CLASSPATH: &str = "STRAIT_TEST_HDFS_CLASSPATH";
 
-/// A daemon starts within 5 s on an idle machine; the deadline allows for a
-/// busy one.
+/// A daemon starts within 5 s on an idle machine. The deadline allows for a busy machine.
 const START_DEADLINE: Duration = Duration::from_secs(120);
-/// A free port is found, released and then bound by the daemon. Another process may take it in
-/// between, so a start is retried with new ports.
+/// Most attempts to start a cluster. The test kit finds free ports, which the daemons bind later. If another
+/// process takes one in between, the start is retried with new ports.
 const START_TRIES: u32 = 3;
 /// 256 MB suffices for thousands of files and keeps four daemons under 1 GB.
 const JVM_FLAGS: [&str; 3] = ["-Xmx256m", "-XX:+UseSerialGC", "-Djava.net.preferIPv4Stack=true"];
@@ -49,19 +47,19 @@ const STAND_BY: &str = "-transitionToStandby";
 /// The shape of a cluster.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Datanodes, at least one.
+    /// Number of datanodes, at least one.
     pub datanodes: usize,
     /// Default replication of files; at most the number of datanodes.
     pub replication: usize,
     /// More properties for hdfs-site.xml, which override the test kit's own.
     pub properties: Vec<(&'static str, &'static str)>,
-    /// A second namenode, which is the first one's standby. The two share a directory for the log
-    /// of edits, and the cluster's URI names a nameservice.
+    /// Whether there is a second namenode, as the first one's standby. The two then share a directory for the
+    /// edit log, and the cluster's URI names a nameservice.
     pub standby: bool,
-    /// Its hosts: the namenodes on the first, datanodes on the others in turn. None: on this
-    /// machine, on 127.0.0.1.
+    /// The cluster's hosts: the namenodes run on the first, and the datanodes on the others in turn. If
+    /// empty, all run on this machine, on 127.0.0.1.
     pub hosts: Vec<Host>,
-    /// Parent of the data directory. None: the directory of temporary files.
+    /// Parent of the data directory. None: the directory for temporary files.
     pub parent: Option<PathBuf>,
     /// More of the daemons' JVM flags, which override the test kit's own.
     pub jvm_flags: Vec<&'static str>,
@@ -81,11 +79,11 @@ impl Default for Options {
     }
 }
 
-/// A running HDFS, or a handle on one that the whole test run shares.
+/// A running HDFS, or a handle to an HDFS that the whole test run shares.
 ///
-/// The user that runs the tests is its superuser and may act for any other (`hadoop.proxyuser`).
-/// `alice` and `bob` are in group `staff`, `carol` in `guests`. Permissions are on, and all users
-/// may write into the root.
+/// The user that runs the tests is the superuser, and may act for any other (`hadoop.proxyuser`). `alice` and
+/// `bob` are in group `staff`, `carol` in `guests`. Permissions are checked, and all users may write to the
+/// root directory.
 pub struct MiniHdfs {
     uri: String,
     http: String,
@@ -98,22 +96,22 @@ pub struct MiniHdfs {
 enum Held {
     /// The test.
     Own(Box<Daemons>),
-    /// The last test of this process that uses them. Held only for its drop.
+    /// The tests of this process. The last drop stops the daemons.
     InProcess { _daemons: Arc<Daemons> },
     /// `with-hdfs`.
     Elsewhere,
 }
 
 impl MiniHdfs {
-    /// The cluster that `with-hdfs` started for the whole run. Otherwise one with the default
-    /// [`Options`] that the tests of this process share.
+    /// The cluster that `with-hdfs` started for the whole run. Without `with-hdfs`, a cluster with the
+    /// default [`Options`] that the tests of this process share.
     pub fn start() -> Result<Self> {
         static RUNNING: Mutex<Weak<Daemons>> = Mutex::new(Weak::new());
         if let Ok(uri) = env::var(ENV_URI) {
             let (http, classpath) = (shared(ENV_HTTP)?, shared(ENV_CLASSPATH)?);
             return Ok(Self { uri, http, classpath, site: Site::default(), daemons: Held::Elsewhere });
         }
-        // Locked during the start, so that concurrent callers wait and share it.
+        // The lock is held during the start, so that concurrent callers wait and share the cluster.
         let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
         let daemons = match running.upgrade() {
             Some(daemons) => daemons,
@@ -125,7 +123,7 @@ impl MiniHdfs {
         Ok(Self { uri, http, classpath, site, daemons: Held::InProcess { _daemons: daemons } })
     }
 
-    /// A cluster of its own, which the test may break.
+    /// A separate cluster, which the test may break.
     pub fn start_own(options: &Options) -> Result<Self> {
         let daemons = Daemons::start_on_free_ports(options)?;
         let (uri, http, classpath) = daemons.coordinates();
@@ -141,7 +139,7 @@ impl MiniHdfs {
 
     /// The directory with Hadoop's configuration of this cluster.
     pub fn configuration(&self) -> &Path {
-        // The first entry of every classpath here.
+        // It is the first entry of the classpath.
         Path::new(self.classpath.split(':').next().unwrap_or_default())
     }
 
@@ -150,7 +148,7 @@ impl MiniHdfs {
         &self.http
     }
 
-    /// Classpath for Java programs beside it: configuration and jars.
+    /// Classpath for Java programs that use the cluster: its configuration and Hadoop's jars.
     pub fn classpath(&self) -> &str {
         &self.classpath
     }
@@ -189,13 +187,13 @@ impl MiniHdfs {
     /// Kills the active namenode (SIGKILL).
     ///
     /// # Panics
-    /// On a shared cluster, as those below.
+    /// On a shared cluster. This also holds for the functions below.
     pub fn stop_namenode(&mut self) {
         self.own().active().process.kill();
     }
 
-    /// Starts the active namenode again, at its old address, with its data. Returns when it serves
-    /// and has its datanodes back.
+    /// Restarts the active namenode, at its old address, with its data. Returns when it serves and all
+    /// running datanodes have registered.
     pub fn restart_namenode(&mut self) -> Result<()> {
         let daemons = self.own();
         daemons.spawn_namenode(daemons.active)?;
@@ -205,11 +203,11 @@ impl MiniHdfs {
         daemons.wait_until_whole()
     }
 
-    /// Kills the active namenode (SIGKILL), and makes its standby the active one. Then the killed
-    /// one is back, as the standby.
+    /// Kills the active namenode (SIGKILL), makes its standby the active one, and restarts the killed one as
+    /// the standby.
     ///
     /// # Panics
-    /// Also without [`Options::standby`].
+    /// On a shared cluster, and without [`Options::standby`].
     pub fn fail_over(&mut self) -> Result<()> {
         let daemons = self.own();
         let (old, new) = daemons.active_and_standby();
@@ -220,7 +218,7 @@ impl MiniHdfs {
         daemons.wait_until_whole()
     }
 
-    /// Makes the active namenode a standby, and its standby the active one. Both go on running.
+    /// Makes the active namenode the standby, and the standby the active one. Both continue to run.
     ///
     /// # Panics
     /// As [`MiniHdfs::fail_over`].
@@ -238,18 +236,17 @@ impl MiniHdfs {
         self.own().datanodes[index].kill();
     }
 
-    /// Starts datanode `index` again, at its old address, with its data. Returns when it has
-    /// registered.
+    /// Restarts datanode `index`, at its old address, with its data. Returns when it has registered.
     pub fn restart_datanode(&mut self, index: usize) -> Result<()> {
         self.own().start_datanode_again(index)
     }
 
-    /// Sends a signal to datanode `index`, to stall it (SIGSTOP) and to let it go on (SIGCONT).
+    /// Sends a signal to datanode `index`, for example SIGSTOP to stall it, or SIGCONT to continue it.
     pub fn signal_datanode(&mut self, index: usize, signal: Signal) {
         self.own().datanodes[index].signal(signal);
     }
 
-    /// Address for data of datanode `index`, as block locations have it.
+    /// The data transfer address of datanode `index`, as in block locations.
     ///
     /// # Panics
     /// On a shared cluster.
@@ -261,7 +258,7 @@ impl MiniHdfs {
     fn own(&mut self) -> &mut Daemons {
         match &mut self.daemons {
             Held::Own(daemons) => daemons,
-            _ => panic!("a shared HDFS isn't stopped by one test: use MiniHdfs::start_own"),
+            _ => panic!("one test mustn't stop a shared HDFS: use MiniHdfs::start_own"),
         }
     }
 }
@@ -399,7 +396,7 @@ impl Daemons {
         let mut java = self.namenode_site.place(classpath::java());
         java.args(["-cp", &self.classpath, HAADMIN, order]);
         if order == ACTIVATE {
-            // Without asking the other one, which may be dead.
+            // Don't ask the other namenode, which may be dead.
             java.arg("--forceactive");
         }
         let output = java.arg(config::namenode_id(index)).output()?;
@@ -428,7 +425,7 @@ impl Daemons {
         Process::spawn(&format!("datanode-{index}"), site.place(command), self.dir.path())
     }
 
-    /// Waits until the active namenode serves, counts every running datanode, and is out of safe mode.
+    /// Waits until the active namenode serves, all running datanodes have registered, and safe mode is over.
     fn wait_until_whole(&mut self) -> Result<()> {
         self.wait_until_it_answers(self.active)?;
         let (http, site) = (self.http_address(self.active), self.namenode_site.clone());
@@ -457,8 +454,8 @@ impl Daemons {
     fn start_datanode_again(&mut self, index: usize) -> Result<()> {
         self.datanodes[index].kill();
         self.datanodes[index] = self.spawn_datanode(index)?;
-        // The namenode counts a killed one until heartbeats are missing, so the new process itself
-        // must report its registration.
+        // The namenode counts a killed datanode as live for a while, so ask the new process whether it has
+        // registered.
         let site = self.datanode_sites[index].clone();
         let http = format!("{}:{}", site.address(), self.datanode_ports[index][2]);
         let registered =
@@ -514,7 +511,7 @@ fn format_namenode(classpath: &str, dir: &Path, generic: &[String]) -> Result<()
     }
 }
 
-/// A bean of a daemon, as JSON, once it answers.
+/// A JMX bean of a daemon, as JSON; None if the daemon doesn't answer yet.
 fn jmx(site: &Site, http_address: &str, service: &str, bean: &str) -> Option<String> {
     let target = format!("/jmx?qry=Hadoop:service={service},name={bean}");
     let answer = site.http("GET", http_address, &target).ok()?;
@@ -526,7 +523,7 @@ fn jmx(site: &Site, http_address: &str, service: &str, bean: &str) -> Option<Str
 /// # Panics
 /// If `id` doesn't run.
 pub fn current_user() -> String {
-    let output = Command::new("id").arg("-un").output().expect("the command id runs");
+    let output = Command::new("id").arg("-un").output().expect("the command `id` runs");
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 

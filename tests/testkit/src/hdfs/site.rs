@@ -1,4 +1,4 @@
-//! The host of one daemon.
+//! The host on which a daemon runs.
 
 use crate::http::{HttpAnswer, http_request};
 use crate::network::Host;
@@ -11,7 +11,7 @@ use std::process::Command;
 pub(super) struct Site(Option<Host>);
 
 impl Site {
-    /// The host with that index; this machine if there are no hosts.
+    /// The host with this index, modulo the number of hosts; this machine if there are none.
     pub(super) fn of(hosts: &[Host], index: usize) -> Self {
         Self(hosts.get(index % hosts.len().max(1)).cloned())
     }
@@ -28,7 +28,7 @@ impl Site {
         command
     }
 
-    /// As [`http_request`], from there.
+    /// As [`http_request`], but sent from this host.
     pub(super) fn http(&self, method: &str, address: &str, target: &str) -> io::Result<HttpAnswer> {
         match &self.0 {
             Some(host) => host.run(|| http_request(method, address, target)),

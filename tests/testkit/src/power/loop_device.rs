@@ -1,5 +1,5 @@
-//! A block device over a file, by the kernel's interface `<linux/loop.h>`: `losetup` opens files by
-//! names only, and needs a second call to make the device end with its last user.
+//! A block device over a file, by the kernel's interface `<linux/loop.h>`. The command `losetup` can't do
+//! this: it opens a file only by name, and needs a second call to make the device end with its last user.
 
 use crate::failure::{Failure, Result};
 use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, Setter, ioctl};
@@ -12,12 +12,12 @@ use std::ptr;
 
 const LOOP_CONFIGURE: Opcode = 0x4C0A;
 const LOOP_CTL_GET_FREE: Opcode = 0x4C82;
-/// The device ends with its last user.
+/// Flag: the device ends with its last user.
 const LO_FLAGS_AUTOCLEAR: u32 = 4;
-/// Attempts at a free device, which another process may take first.
+/// Most attempts to get a free device. Another process may take a device first.
 const ATTEMPTS: usize = 20;
 
-/// `struct loop_config` with its `struct loop_info64`. All that isn't named here stays zero.
+/// `struct loop_config` with its `struct loop_info64`. The unused fields are zero.
 #[repr(C)]
 struct Config {
     file: u32,
@@ -55,7 +55,7 @@ unsafe impl Ioctl for GetFree {
     }
 }
 
-/// A device, which ends with this, or with its mount if that lasts longer.
+/// A loop device, which ends with this value, or with its mount if that lasts longer.
 #[derive(Debug)]
 pub struct LoopDevice {
     path: PathBuf,
