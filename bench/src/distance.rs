@@ -1,8 +1,7 @@
-//! A long-distance link: a proxy in this process that forwards bytes at a rate and after a delay,
-//! each way.
+//! A long-distance link: a proxy in this process that forwards bytes in both directions, at a limited rate
+//! and after a delay.
 //!
-//! It simulates only the wire, without loss and without the slow start of a TCP connection over
-//! that distance.
+//! It simulates only the wire. There is no loss, and no slow start of a TCP connection over that distance.
 
 use crate::Result;
 use std::collections::VecDeque;
@@ -12,14 +11,14 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Bytes forwarded together: half a millisecond of 1 Gbit/s, which is the precision of the delay.
+/// Most bytes that are forwarded together. At 1 Gbit/s they take half a millisecond, which is the precision
+/// of the delay.
 const PIECE_BYTES: usize = 64 << 10;
-/// Time's worth of bytes that may wait at the near end for the wire, before the sender has to wait;
-/// a router's queue.
+/// How far the wire may be booked ahead before the sender has to wait, like a router's queue.
 const QUEUE: Duration = Duration::from_millis(10);
 
-/// Bytes of one connection in flight, or arrived and not yet taken: several times the capacity of a
-/// wire of 1 Gbit/s and 50 ms.
+/// Most bytes of one connection that are in flight or wait for the receiver: several times the capacity of a
+/// wire with 1 Gbit/s and 50 ms.
 const MAX_FLIGHT_BYTES: usize = 16 << 20;
 
 /// A running proxy. Its threads end with their connections, and the accepting thread with the
@@ -45,13 +44,14 @@ struct Flight {
 
 #[derive(Default)]
 struct Pieces {
-    /// Pieces with their arrival times; an empty one marks the end.
+    /// Pieces with their arrival times. An empty piece marks the end.
     queue: VecDeque<(Instant, Vec<u8>)>,
     bytes: usize,
 }
 
 impl Distance {
-    /// Starts a proxy to `target`, `round_trip` away, over a wire of `bytes_per_second` each way.
+    /// Starts a proxy to `target`, over a wire with this round-trip time and with `bytes_per_second` in each
+    /// direction.
     pub fn start(target: SocketAddr, round_trip: Duration, bytes_per_second: f64) -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;
@@ -62,7 +62,7 @@ impl Distance {
         let (there, back) = (wire(), wire());
         thread::spawn(move || {
             for near in listener.incoming().flatten() {
-                // If the target can't be reached, the connection ends, as its host would end it.
+                // If the target can't be reached, end the connection, as the target's host would.
                 if let Ok(far) = TcpStream::connect(target) {
                     let _ = join(near, far, &there, &back);
                 }
@@ -80,7 +80,7 @@ fn join(near: TcpStream, far: TcpStream, there: &Arc<Wire>, back: &Arc<Wire>) ->
     Ok(())
 }
 
-/// Two threads: one receives bytes, the other sends them when they are due.
+/// Starts two threads: one receives bytes, the other sends them when they are due.
 fn carry(mut from: TcpStream, mut to: TcpStream, wire: &Arc<Wire>) {
     let (wire, flight) = (Arc::clone(wire), Arc::new(Flight::default()));
     let landing = Arc::clone(&flight);
@@ -103,7 +103,7 @@ fn carry(mut from: TcpStream, mut to: TcpStream, wire: &Arc<Wire>) {
         let mut broken = false;
         while let Some(piece) = landing.arrive() {
             if !broken && to.write_all(&piece).is_err() {
-                // This tells the other side; the proxy drops later bytes.
+                // End the connection, which the sender notices, and drop later bytes.
                 broken = true;
                 let _ = to.shutdown(Shutdown::Both);
             }
@@ -113,7 +113,7 @@ fn carry(mut from: TcpStream, mut to: TcpStream, wire: &Arc<Wire>) {
 }
 
 impl Wire {
-    /// The time at which the last of so many bytes has left, after all earlier bytes.
+    /// Books the wire for these bytes, after all earlier ones. Returns when the last of them has left.
     fn send(&self, bytes: usize) -> Instant {
         let mut free_at = self.free_at.lock().unwrap_or_else(PoisonError::into_inner);
         let begin = (*free_at).max(Instant::now());

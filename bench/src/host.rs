@@ -1,4 +1,4 @@
-//! Helpers of suites on this machine: processes, figures and files.
+//! Helpers of suites: processes, figures and files on this machine.
 
 use crate::Result;
 use crate::stages::cpu_seconds;
@@ -17,7 +17,7 @@ const START_DEADLINE: Duration = Duration::from_secs(30);
 /// The wire of suites that don't compare wires.
 pub const WIRE: Wire = Wire { protocol: Protocol::Binary, framed: true };
 
-/// The `strait` command, built beside this program.
+/// Path of the command `strait`, which must be built beside this program.
 pub fn strait() -> Result<PathBuf> {
     let path = std::env::current_exe()?.with_file_name("strait");
     if path.exists() { Ok(path) } else { Err(format!("{} isn't built", path.display()).into()) }
@@ -26,18 +26,18 @@ pub fn strait() -> Result<PathBuf> {
 /// A running gateway, stopped when dropped.
 pub struct Gateway {
     process: Process,
-    /// Its address.
+    /// The gateway's address.
     pub address: SocketAddr,
     _logs: tempfile::TempDir,
 }
 
 impl Gateway {
-    /// `strait serve --store STORE` on a free port.
+    /// Starts `strait serve --store STORE` on a free port.
     pub fn start(store: &str) -> Result<Self> {
         Self::start_with(store, None, &[])
     }
 
-    /// The same on a host of a network, or with more arguments.
+    /// As [`Gateway::start`], on a host of a network, or with more arguments.
     pub fn start_with(store: &str, host: Option<&Host>, arguments: &[&str]) -> Result<Self> {
         let logs = tempfile::tempdir()?;
         let ip = host.map_or(Ipv4Addr::LOCALHOST, Host::address);
@@ -45,7 +45,7 @@ impl Gateway {
         let mut command = Command::new(strait()?);
         command.args(["serve", "--listen", &address.to_string(), "--store", store]).args(arguments);
         if host.is_some() {
-            // The hosts belong to this process: no other client can reach them.
+            // Anonymous access is safe here: only this process's programs can reach these hosts.
             command.arg("--allow-anonymous");
         }
         on(host, &mut command);
@@ -57,12 +57,12 @@ impl Gateway {
         Ok(Self { process, address, _logs: logs })
     }
 
-    /// Its process.
+    /// The gateway's process id.
     pub fn id(&self) -> u32 {
         self.process.id()
     }
 
-    /// CPU seconds used so far.
+    /// CPU seconds that the gateway has used so far.
     pub fn cpu_seconds(&self) -> Result<f64> {
         cpu_seconds(self.process.id())
     }
@@ -81,21 +81,21 @@ impl Gateway {
     }
 }
 
-/// A number from a process's status: memory in KiB, or threads.
+/// A number from a process's /proc/PID/status, for example memory in KiB or the number of threads.
 pub fn status(pid: u32, field: &str) -> Result<f64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = status.lines().find(|line| line.starts_with(field)).unwrap_or_default();
     line.split_whitespace().nth(1).and_then(|text| text.parse().ok()).ok_or(format!("no {field}").into())
 }
 
-/// Makes a command run on a host of a network, or otherwise here.
+/// Makes a command run on a host of a network. Without a host, it runs on this machine.
 pub fn on(host: Option<&Host>, command: &mut Command) {
     if let Some(host) = host {
         host.enter(command);
     }
 }
 
-/// Seconds that a command takes as a whole process, with its output discarded.
+/// Runs a command, discards its output, and returns the seconds that the whole process took.
 pub fn seconds(command: &mut Command) -> Result<f64> {
     let start = Instant::now();
     let status = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::inherit()).status()?;
@@ -103,7 +103,7 @@ pub fn seconds(command: &mut Command) -> Result<f64> {
     if status.success() { Ok(took) } else { Err(format!("{command:?} failed: {status}").into()) }
 }
 
-/// A number from the environment, or the default. By default suites fit 2 cores and 10 GB of disk.
+/// A number from the environment, or the default. With the defaults, suites need 2 cores and 10 GB of disk.
 pub fn setting(name: &str, default: usize) -> Result<usize> {
     match std::env::var(name) {
         Ok(text) => text.parse().map_err(|_| format!("{name} isn't a number: {text:?}").into()),
@@ -128,14 +128,14 @@ pub fn make_file(path: &Path, mib: usize) -> Result<()> {
     Ok(file.flush()?)
 }
 
-/// MB/s of a bare stream of some seconds between two hosts.
+/// MB/s of a bare TCP stream between two hosts, which takes some seconds.
 pub fn bare_rate(from: &Host, to: &Host) -> Result<f64> {
     const PIECE_BYTES: usize = 1 << 20;
     const PIECES: usize = 256;
     let listener = to.run(|| TcpListener::bind((to.address(), 0)))?;
     let mut sender = from.run(|| TcpStream::connect(listener.local_addr()?))?;
     let mut receiver = listener.accept()?.0;
-    // Filled beforehand, since touching new memory takes time.
+    // Fill the buffers before, since touching new memory takes time.
     let (sent, mut piece) = (vec![7; PIECE_BYTES], vec![0; PIECE_BYTES]);
     let start = Instant::now();
     let sending = thread::spawn(move || (0..PIECES).try_for_each(|_| sender.write_all(&sent)));

@@ -1,4 +1,4 @@
-//! Compares Kadoop and HDFS: the same work, in turn.
+//! Compares Kadoop and HDFS, which do the same work in turn.
 
 mod cluster;
 pub mod hdfs;
@@ -17,44 +17,45 @@ use crate::report::{Better, Row};
 use crate::stages::cpu_seconds;
 use std::path::{Path, PathBuf};
 
-/// Datanodes on loopback: as many as the replicas of a file.
+/// Number of datanodes on loopback: as many as a file has replicas.
 const DATANODES: usize = 3;
 /// The peer's name in rows.
 const HDFS: &str = "HDFS";
 const OVER_TCP: &str = "over TCP";
-/// Rounds that aren't counted: in them the JVM compiles its hot code.
+/// Number of first rounds that aren't counted: in these, the JVM compiles its hot code.
 const WARM_ROUNDS: usize = 2;
 
-/// A measured work.
+/// A piece of work to measure.
 #[derive(Debug, Clone)]
 pub enum Work {
-    /// Files `PATH-THREAD` of so many MiB, a thread each, replacing existing ones; MB/s.
+    /// Each thread writes a file `PATH-THREAD` of `mib` MiB, and replaces an existing one; MB/s.
     Write { path: &'static str, mib: usize, replication: u16, threads: usize },
-    /// Files `PATH-0`, `PATH-1`, … of so many MiB, replacing existing ones: each thread writes the
-    /// next one as soon as it has closed one; MB/s.
+    /// The threads write the files `PATH-0`, `PATH-1`, … of `mib` MiB, and replace existing ones. As soon
+    /// as a thread has closed a file, it takes the next; MB/s.
     WriteMany { path: &'static str, files: usize, mib: usize, replication: u16, threads: usize },
-    /// So many times one of these files at random, from beginning to end, by threads that take the
-    /// next as soon as they have read one. The file system chooses a replica at random; MB/s.
+    /// `reads` times, a thread reads one of these files, chosen at random, from beginning to end. As soon
+    /// as a thread has read a file, it takes the next. The file system chooses a replica at random; MB/s.
     ReadAtRandom { path: &'static str, files: usize, reads: usize, threads: usize },
-    /// The files of [`Work::Write`], from beginning to end, so many times in each round; MB/s.
+    /// Each thread reads its file of [`Work::Write`] from beginning to end. Each round measures that `times`
+    /// times; MB/s.
     Read { path: &'static str, threads: usize, times: usize },
-    /// 4 KiB at random offsets in `PATH-0`, one after the other; microseconds (p50).
+    /// `count` reads of 4 KiB at random offsets in `PATH-0`, one after the other; microseconds (p50).
     Preads { path: &'static str, count: usize },
-    /// Create, 5 bytes, close; milliseconds (p50).
+    /// Creates `count` files, and writes 5 bytes to each; milliseconds (p50).
     SmallFiles { directory: &'static str, count: usize },
-    /// The files of [`Work::SmallFiles`], each opened and read once; microseconds (p50).
+    /// Opens and reads each file of [`Work::SmallFiles`] once; microseconds (p50).
     OpenAndRead { directory: &'static str, count: usize },
-    /// Calls about names for a while, or until the earlier calls' names are used up; calls a
-    /// second.
+    /// Repeats an operation on names for `milliseconds`, or until the names that the previous operation made
+    /// are used up; calls a second.
     Calls { operation: Operation, threads: usize, milliseconds: usize },
 }
 
-/// A call about names. In this order, each uses the names that the earlier ones have made.
+/// An operation on names. Run them in this order: each uses names that earlier ones have made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operation {
     Mkdirs,
     Stat,
-    /// An empty file, closed.
+    /// Creates and closes an empty file.
     Create,
     Rename,
     Delete,
@@ -114,13 +115,13 @@ impl Work {
     }
 }
 
-/// A system that does work and returns the figure.
+/// A system that can do a piece of work.
 pub trait System {
-    /// The figure, in the work's unit.
+    /// Does the work, and returns the figure in the work's unit.
     fn measure(&mut self, work: &Work, round: usize) -> Result<f64>;
 }
 
-/// Figures of one work, and seconds of processor time of each of ours.
+/// Figures of one piece of work. `processor`: this process's CPU seconds during each of Kadoop's.
 #[derive(Default)]
 struct Figures {
     kadoop: Vec<f64>,
@@ -128,8 +129,8 @@ struct Figures {
     processor: Vec<f64>,
 }
 
-/// Runs rounds in which each system does each work, in turn. Starts `hdfs` unless
-/// `BENCH_KADOOP_ALONE` is set. Each round also measures `limit`, if there is one.
+/// Runs rounds in which both systems do each piece of work, in turn. Each round also measures `limit`, if
+/// there is one. If `BENCH_KADOOP_ALONE` is set, `hdfs` isn't called, and Kadoop runs alone.
 pub fn contest(
     ours: &mut Cluster,
     hdfs: impl FnOnce() -> Result<Hdfs>,
@@ -148,7 +149,7 @@ pub fn contest(
         for (work, figures) in works.iter().zip(&mut all) {
             for turn in round..round + work.times() {
                 let mut peer = || hdfs.as_mut().map(|hdfs| hdfs.measure(work, round)).transpose();
-                // Work that one system leaves for later falls into the other's time.
+                // Alternate the order: work that one system postpones falls into the other's time.
                 let before_us = if turn % 2 == 1 { peer()? } else { None };
                 let before = cpu_seconds(std::process::id())?;
                 let kadoop = ours.measure(work, round)?;
@@ -165,22 +166,23 @@ pub fn contest(
     Ok(works.iter().zip(all).map(|(work, figures)| row(work, HDFS, &figures, &limits)).collect())
 }
 
-/// Whether the work is among `BENCH_KADOOP_CASES`, parts of cases' names divided by semicolons.
+/// Whether a part of the case's name is in `BENCH_KADOOP_CASES`, a list of parts separated by semicolons.
+/// True if that isn't set.
 fn is_chosen(work: &Work) -> bool {
     let case = work.case();
     std::env::var("BENCH_KADOOP_CASES")
         .map_or(true, |chosen| chosen.split(';').any(|part| case.contains(part)))
 }
 
-/// Runs rounds of each work by short-circuit reads and over TCP. Before each round it runs
-/// `before`, untimed.
+/// Runs rounds of each work, with short-circuit reads and over TCP in turn. Each round first does `before`,
+/// which isn't measured.
 pub fn short_circuit(cluster: &mut Cluster, before: &Work, works: &[Work]) -> Result<Vec<Row>> {
     let rounds = setting("BENCH_KADOOP_ROUNDS", 5)?;
     let mut all: Vec<Figures> = works.iter().map(|_| Figures::default()).collect();
     for round in 0..rounds {
         cluster.measure(before, round)?;
         for (work, figures) in works.iter().zip(&mut all) {
-            // The order alternates, so that neither side always finds the other's data in caches.
+            // Alternate the order, so that neither side always finds the other's data in caches.
             for side in [round % 2, 1 - round % 2] {
                 cluster.read_past_datanodes(side == 0);
                 let figure = cluster.measure(work, round)?;
@@ -191,8 +193,8 @@ pub fn short_circuit(cluster: &mut Cluster, before: &Work, works: &[Work]) -> Re
     Ok(works.iter().zip(all).map(|(work, figures)| row(work, OVER_TCP, &figures, &[])).collect())
 }
 
-/// Prints the ratio to the peer, round by round, since the JSON has only medians. Also prints the
-/// processor time of all of Kadoop, which is more reliable on a busy machine.
+/// Makes a row. Also prints the median of the rounds' ratios to the peer, since the JSON has only the
+/// systems' medians, and the processor time of all of Kadoop, which is more reliable on a busy machine.
 fn row(work: &Work, name: &'static str, figures: &Figures, limits: &[f64]) -> Row {
     let Figures { kadoop: ours, peer, processor } = figures;
     let (unit, better) = work.unit();
@@ -221,8 +223,8 @@ fn row(work: &Work, name: &'static str, figures: &Figures, limits: &[f64]) -> Ro
     row
 }
 
-/// The data directory of both: in memory, where disks cause no waits and syncs cost nothing, or
-/// `BENCH_KADOOP_DIR`.
+/// The directory for both systems' data: `BENCH_KADOOP_DIR`, or a directory in memory, where syncs cost
+/// nothing, if there is one.
 pub fn data_directory() -> PathBuf {
     let memory = Path::new("/dev/shm");
     match std::env::var_os("BENCH_KADOOP_DIR") {

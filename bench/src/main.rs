@@ -1,9 +1,9 @@
-//! `make bench SUITE=…`: one suite for each table or figure. Each is measured in pairs with its
-//! peer or its bare limit in the same run, A B A B …, since machines drift and only ratios are
+//! `make bench SUITE=…`: one suite for each table or figure. A suite measures our program and its peer, or
+//! its bare limit, in turn in the same run (A B A B …): a machine's speed drifts, and only ratios are
 //! reliable.
 //!
-//! Prints a table and writes `bench/results/SUITE.json` and `.svg`. A benchmark is never an
-//! assertion: it exits non-zero only if it couldn't measure.
+//! Prints a table, and writes `bench/results/SUITE.json` and `.svg`. A benchmark asserts nothing: this
+//! program exits with another code than 0 only if it couldn't measure, or an argument is wrong.
 
 mod distance;
 mod host;
@@ -18,7 +18,7 @@ mod suites;
 
 use std::process::ExitCode;
 
-/// A suite's error: a line for people.
+/// A suite's result. The error's text is a line for people.
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 /// A suite: its name, its question, and its function.
@@ -86,7 +86,7 @@ const SUITES: &[Suite] = &[
     },
     Suite {
         name: "kadoop-local",
-        question: "How much faster is a read past a datanode of one's own host than over TCP?",
+        question: "How much faster are reads from a local datanode's files than over TCP?",
         run: suites::kadoop_local::run,
     },
     Suite {
@@ -131,7 +131,7 @@ const SUITES: &[Suite] = &[
     },
     Suite {
         name: "rpc-crosswise",
-        question: "Do chains that cross each other hold each other up?",
+        question: "Do chains of calls that cross each other block each other?",
         run: suites::rpc_crosswise::run,
     },
     Suite {
@@ -184,7 +184,7 @@ fn main() -> ExitCode {
     }
     let unknown = asked.iter().find(|name| !SUITES.iter().any(|suite| suite.name == *name));
     if let Some(name) = unknown {
-        eprintln!("bench: no suite {name:?}; there are:");
+        eprintln!("bench: unknown suite {name:?}; the suites are:");
         for suite in SUITES {
             eprintln!("  {:<16} {}", suite.name, suite.question);
         }
@@ -202,7 +202,7 @@ fn main() -> ExitCode {
     ExitCode::from(u8::from(failed))
 }
 
-/// Runs what a suite needs in a process of its own; None if the arguments ask for suites.
+/// Runs a part of a suite that needs a separate process. None: the arguments name suites.
 fn part_of_a_suite(arguments: &[&str]) -> Option<Result<()>> {
     use suites::checkpoint;
     use suites::stores::{library, plugin};

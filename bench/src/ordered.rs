@@ -1,4 +1,5 @@
-//! Clients in processes of their own, which take an order a line and answer it with a line.
+//! Clients in separate processes. A client reads orders from its standard input, one a line, and answers each
+//! with a line.
 
 use crate::Result;
 use std::io::{BufRead, BufReader, Write};
@@ -14,7 +15,7 @@ pub struct Ordered {
 }
 
 impl Ordered {
-    /// Starts it.
+    /// Starts the client.
     pub fn start(name: &str, mut command: Command) -> Result<Self> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = spawn_bound(command)?;
@@ -23,12 +24,12 @@ impl Ordered {
         Ok(Self { name: name.to_owned(), child, orders, answers })
     }
 
-    /// Its process.
+    /// The client's process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Gives an order, and waits for its answer.
+    /// Sends an order, and waits for the answer.
     pub fn obey(&mut self, order: &str) -> Result<String> {
         writeln!(self.orders, "{order}")?;
         let mut answer = String::new();
@@ -41,7 +42,7 @@ impl Ordered {
 
 impl Drop for Ordered {
     fn drop(&mut self) {
-        // Errors mean that it has ended already.
+        // Ignore errors: the process has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! Paired measurement: the compared systems run in turn, and the comparison is run by run.
+//! Paired measurement: two systems run in turn, and each run is compared with its neighbour.
 
 use crate::Result;
 
@@ -7,7 +7,7 @@ use crate::Result;
 pub struct Sample(Vec<f64>);
 
 impl Sample {
-    /// Of measured values, which mustn't be empty.
+    /// A sample of these values; there must be at least one.
     pub fn new(mut values: Vec<f64>) -> Self {
         values.sort_by(f64::total_cmp);
         Self(values)
@@ -33,11 +33,11 @@ impl Sample {
 
 /// Measurements of two systems in turn, and their ratio pair by pair.
 pub struct Pair {
-    /// The first's values.
+    /// Our system's values.
     pub ours: Sample,
-    /// The second's.
+    /// The other system's values.
     pub other: Sample,
-    /// First ÷ second of each pair.
+    /// Ours ÷ other, for each pair.
     pub ratio: Sample,
 }
 

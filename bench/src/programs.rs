@@ -1,4 +1,4 @@
-//! The programs that suites compare: our clients, and peers.
+//! Builds and runs the programs that suites compare: our clients, and peers.
 
 use crate::Result;
 use crate::host::seconds;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use strait_testkit::MiniHdfs;
 
-/// The JVM's memory, enough for HDFS's client and ours.
+/// The JVM's memory: enough for HDFS's client, and for ours.
 const JVM_MEMORY: &str = "-Xmx512m";
 
 /// Locations of the built programs.
@@ -24,16 +24,16 @@ pub struct Copying {
     pub action: &'static str,
     /// The remote path.
     pub remote: String,
-    /// The local path; `-` for memory.
+    /// The local path; `-`: the bytes stay in memory.
     pub local: String,
-    /// Bytes of each blocking request; none: the client's own strategy.
+    /// Bytes of each blocking request. None: the client uses its default strategy.
     pub blocking: Option<usize>,
-    /// Use TLS, trusting this file.
+    /// The file with the authority to trust. None: without TLS.
     pub ca: Option<String>,
 }
 
 impl Programs {
-    /// Builds them, if they have changed.
+    /// Builds the programs that have changed.
     pub fn build() -> Result<Self> {
         let target = std::env::current_exe()?.with_file_name("").join("../bench");
         std::fs::create_dir_all(&target)?;
@@ -91,7 +91,7 @@ impl Programs {
         Command::new(self.target.join("peers/release").join(name))
     }
 
-    /// HDFS's own Java client, in the structure of the report's program.
+    /// A program with HDFS's own Java client, which has the structure of the report's program.
     pub fn native_java(&self, hdfs_classpath: &str) -> Result<impl Fn(&[&str]) -> Command + use<>> {
         let classes = self.target.join("java");
         compile(&classes, hdfs_classpath, "bench/peers/java/NativeGet.java")?;
@@ -124,7 +124,7 @@ impl Copying {
     }
 }
 
-/// HDFS's own Java client, which takes orders line by line, with these properties.
+/// A program with HDFS's own Java client and these properties, which takes orders line by line.
 pub fn hdfs_orders(hdfs: &MiniHdfs, properties: &[(&str, &str)]) -> Result<Command> {
     let classes = std::env::current_exe()?.with_file_name("").join("../bench/java");
     std::fs::create_dir_all(&classes)?;
@@ -136,29 +136,29 @@ pub fn hdfs_orders(hdfs: &MiniHdfs, properties: &[(&str, &str)]) -> Result<Comma
     Ok(command)
 }
 
-/// Argument by which this program is a client that takes orders.
+/// Argument that makes this program a client that takes orders.
 pub const ADAPTER_ORDERS: &str = "adapter-orders";
 
-/// Argument by which this program is the ladder's load generator.
+/// Argument that makes this program the ladder's load generator.
 pub const LADDER_CALLER: &str = "ladder-caller";
-/// Argument by which this program is the ladder's bare server.
+/// Argument that makes this program the ladder's bare server.
 pub const LADDER_BARE: &str = "ladder-bare";
 
-/// The HDFS adapter, in a process of its own, which takes the order `write-and-tell`.
+/// This program as a separate process with the HDFS adapter, which takes the order `write-and-tell`.
 pub fn adapter_orders(hdfs: &MiniHdfs) -> Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args([ADAPTER_ORDERS, hdfs.uri()]).env("HADOOP_CONF_DIR", hdfs.configuration());
     Ok(command)
 }
 
-/// The library `hdfs-native`, which takes the orders of writing.
+/// A program with the library `hdfs-native`, which takes orders to write.
 pub fn hdfs_native_orders(hdfs: &MiniHdfs) -> Result<Command> {
     let mut command = Command::new(peer("hdfs-native-write")?);
     command.arg(hdfs.uri());
     Ok(command)
 }
 
-/// HDFS's own C library with these properties, which takes the orders of writing.
+/// A program with HDFS's own C library and these properties, which takes orders to write.
 pub fn libhdfs_orders(hdfs: &MiniHdfs, properties: &[(&str, &str)]) -> Result<Command> {
     let (host, port) = address(hdfs)?;
     let mut command = Command::new(peer("libhdfs-write")?);
@@ -167,12 +167,12 @@ pub fn libhdfs_orders(hdfs: &MiniHdfs, properties: &[(&str, &str)]) -> Result<Co
     Ok(command)
 }
 
-/// The crate `object_store` alone, which takes orders line by line.
+/// A program with the crate `object_store` alone, which takes orders line by line.
 pub fn object_store_orders() -> Result<Command> {
     Ok(Command::new(peer("object-store")?))
 }
 
-/// libhdfs, which reads a file into a buffer of so many bytes.
+/// A program with libhdfs, which reads a file with a buffer of `buffer` bytes.
 pub fn libhdfs_get(hdfs: &MiniHdfs, path: &str, buffer: usize) -> Result<Command> {
     let (host, port) = address(hdfs)?;
     let mut command = Command::new(peer("libhdfs-get")?);
@@ -181,7 +181,8 @@ pub fn libhdfs_get(hdfs: &MiniHdfs, path: &str, buffer: usize) -> Result<Command
     Ok(command)
 }
 
-/// A shared libhdfs behind the adapter for such libraries, in a process of its own.
+/// This program as a separate process, which reads a file through the adapter for libraries such as
+/// `library`.
 pub fn library_get(hdfs: &MiniHdfs, library: &Path, path: &str) -> Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args([LIBRARY_GET, &library.display().to_string(), hdfs.uri(), path]);
@@ -207,7 +208,7 @@ fn peer(name: &str) -> Result<PathBuf> {
     Ok(target.join("release").join(name))
 }
 
-/// Lets a program start a JVM in its process, as libhdfs does.
+/// Sets the environment of a program in which libhdfs starts a JVM.
 fn with_jvm(command: &mut Command, java_home: &str, hdfs_classpath: &str) {
     command.env("LD_LIBRARY_PATH", format!("{java_home}/lib/server"));
     command.env("CLASSPATH", hdfs_classpath).env("LIBHDFS_OPTS", JVM_MEMORY);
@@ -217,7 +218,7 @@ fn compile(classes: &Path, classpath: &str, source: &str) -> Result<()> {
     seconds(Command::new("javac").arg("-d").arg(classes).args(["-cp", classpath, source])).map(drop)
 }
 
-/// The home of the Java in the path, for building and running libhdfs.
+/// The JDK's directory, for building and running libhdfs: JAVA_HOME, or that of the `javac` in the path.
 pub fn java_home() -> Result<String> {
     if let Ok(home) = std::env::var("JAVA_HOME") {
         return Ok(home);

@@ -44,7 +44,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// A row of one sample.
+    /// A row with our figures only.
     pub fn new(case: impl Into<String>, unit: &str, better: Better, runs: usize, ours: &Sample) -> Self {
         Self {
             case: case.into(),
@@ -59,7 +59,7 @@ impl Row {
         }
     }
 
-    /// A row of a pair whose other half is the limit.
+    /// A row for a pair whose other system is the limit.
     pub fn of_pair(case: impl Into<String>, unit: &str, better: Better, runs: usize, pair: &Pair) -> Self {
         Self {
             limit: Some(pair.other.median()),
@@ -68,7 +68,7 @@ impl Row {
         }
     }
 
-    /// Adds a fixed bound as its limit.
+    /// Adds a fixed bound as the row's limit.
     pub fn with_limit(mut self, limit: f64) -> Self {
         self.limit = Some(limit);
         self.ratio_to_limit = Some(self.ours / limit);
@@ -93,7 +93,7 @@ pub fn write(suite: &str, title: &str, rows: &[Row]) -> Result<()> {
     Ok(())
 }
 
-/// Path of a result's file, in a directory that exists.
+/// Path of a result's file. Makes the directory of results if it is missing.
 pub fn result(name: &str) -> Result<PathBuf> {
     std::fs::create_dir_all(RESULTS)?;
     Ok(Path::new(RESULTS).join(name))
@@ -122,8 +122,8 @@ fn table(rows: &[Row]) -> String {
     out
 }
 
-/// Draws a group of bars for each row: ours, the limit, each peer. They are shares of the row's
-/// largest figure, since units differ.
+/// Draws a group of bars for each row: ours, the limit, each peer. A bar's length is relative to the row's
+/// largest figure, since the rows' units differ.
 fn draw(path: &Path, title: &str, rows: &[Row]) -> Result<()> {
     const BAR: i32 = 18;
     const LEFT: i32 = 330;

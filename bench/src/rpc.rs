@@ -1,5 +1,5 @@
-//! Compares systems of remote procedure calls: their programs, their placement, and slices of calls
-//! in turn.
+//! Compares systems for remote procedure calls: starts their programs, places them on CPUs, and makes
+//! slices of calls in turn.
 
 mod contest;
 mod programs;
@@ -7,7 +7,7 @@ mod programs;
 pub use contest::{Case, Contest, Entry, Slices};
 pub use programs::{Client, OtherWork, Place, Programs, Server, Slice};
 
-/// The limit's name: blocking sockets, and nothing else.
+/// The limit's name: a program with only blocking sockets.
 pub const BARE: &str = "bare";
 /// FlexRPC's name.
 pub const OURS: &str = "flexrpc";

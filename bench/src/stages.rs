@@ -1,8 +1,8 @@
-//! Programs timed stage by stage, any number of them at once.
+//! Measures the stages of programs, any number of which run at the same time.
 //!
-//! A staged program connects, prints a line, waits for a line, does its work, prints a line, and
-//! ends. This separates start-up (which a JVM makes long) from the work, and many programs begin
-//! their work together.
+//! A staged program connects, prints a line, waits for a line, does its work, prints a line, and ends. So the
+//! start, which takes long with a JVM, is measured separately from the work, and many programs begin their
+//! work at the same time.
 
 use crate::Result;
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
@@ -15,11 +15,11 @@ use strait_testkit::spawn_bound;
 /// Seconds of one run of one or more programs.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Times {
-    /// From the start of the first to the readiness of the last.
+    /// From the start of the first program until all are ready.
     pub startup_s: f64,
-    /// From then until the last has finished its work.
+    /// From then until all have done their work.
     pub work_s: f64,
-    /// From the start of the first to the end of the last.
+    /// From the start of the first program until all have ended.
     pub whole_s: f64,
     /// CPU time of all programs together.
     pub cpu_s: f64,
@@ -65,7 +65,7 @@ pub fn whole(commands: Vec<Command>) -> Result<Times> {
     Ok(Times { whole_s: begin.elapsed().as_secs_f64(), cpu_s, ..Times::default() })
 }
 
-/// A child, killed if it is dropped before its end.
+/// A running program. Dropping it kills the program if it hasn't ended.
 struct Running {
     name: String,
     child: Child,
@@ -85,7 +85,7 @@ impl Running {
     fn expect_line(&mut self) -> Result<()> {
         let output = self.child.stdout.as_mut().ok_or("no pipe from a program")?;
         match BufReader::with_capacity(1, output).read_line(&mut String::new())? {
-            0 => self.failed("it ended before its time"),
+            0 => self.failed("it ended too early"),
             _ => Ok(()),
         }
     }
@@ -94,11 +94,11 @@ impl Running {
         Ok(self.child.stdin.as_mut().ok_or("no pipe to a program")?.write_all(b"\n")?)
     }
 
-    /// Waits for its end, and returns its CPU seconds.
+    /// Waits for the program's end, and returns its CPU seconds.
     fn end(&mut self) -> Result<f64> {
         let id = self.child.id();
         let pid = Pid::from_raw(i32::try_from(id)?).ok_or("a child without an id")?;
-        // Its CPU time is readable until the wait.
+        // The CPU time is readable until `Child::wait` below.
         waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)?;
         let cpu_s = cpu_seconds(id)?;
         let status = self.child.wait()?;
@@ -115,7 +115,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Errors mean that it has ended already.
+        // Ignore errors: the process has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -126,7 +126,8 @@ pub fn cpu_seconds(pid: u32) -> Result<f64> {
     cpu_parts(pid).map(|[user, system]| user + system)
 }
 
-/// The same, in user mode and in the kernel. The kernel samples the parts, and measures only their sum.
+/// As [`cpu_seconds`], in user mode and in the kernel. The sum is exact; the parts are only the kernel's
+/// estimate by samples.
 pub fn cpu_parts(pid: u32) -> Result<[f64; 2]> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
     // Fields 14 and 15. The second field is a name in brackets that may contain anything.

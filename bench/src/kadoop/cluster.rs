@@ -1,4 +1,4 @@
-//! Kadoop: namenode, datanodes and client in this process, over ordinary sockets.
+//! Kadoop in this process: namenode, datanodes and client, which communicate over ordinary sockets.
 
 use super::{DATANODES, Operation, System, Work, data_directory};
 use crate::Result;
@@ -25,11 +25,11 @@ const SMALL: &str = "12345";
 /// Result of a measurement's thread.
 type Said<T> = std::result::Result<T, String>;
 
-/// A running cluster and a client; ends when dropped, servers last.
+/// A running cluster and its clients. A drop ends them, the servers last.
 pub struct Cluster {
-    /// Over TCP only, as for a client on another host.
+    /// A client that reads only over TCP, as a client on another host does.
     client: Client,
-    /// The same, with short-circuit reads where possible.
+    /// A client with short-circuit reads.
     past: Client,
     reads_past: bool,
     caller: Caller,
@@ -42,8 +42,8 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts it on loopback; or, on these hosts, the client on the first, the namenode on the
-    /// second, and a datanode on each other one.
+    /// Starts a cluster. If there are hosts, the client runs on the first, the namenode on the second, and a
+    /// datanode on each other one. Otherwise, all use loopback.
     pub fn start(hosts: &[Host]) -> Result<Self> {
         let datanodes = hosts.len().checked_sub(2).unwrap_or(DATANODES);
         let directory = TempDir::with_prefix_in("strait-kadoop-", data_directory())?;
@@ -81,7 +81,7 @@ impl Cluster {
                 || client.status().is_ok_and(|status| !status.safe_mode && status.nodes.len() == datanodes);
             match wait_until(START_DEADLINE, whole) {
                 true => Ok((client, past)),
-                false => Err(format!("Kadoop isn't whole after {START_DEADLINE:?}")),
+                false => Err(format!("Kadoop isn't ready after {START_DEADLINE:?}")),
             }
         })?;
         let piece = (0..PIECE_BYTES).map(|at| (at.wrapping_mul(37) >> 3) as u8).collect();
@@ -243,7 +243,7 @@ impl Cluster {
         Ok(done as f64 / start.elapsed().as_secs_f64())
     }
 
-    /// False if the earlier calls' names are used up.
+    /// Makes one call. False: the names that the previous operation made are used up.
     fn call(&self, operation: Operation, root: &str, at: usize) -> std::result::Result<bool, Failure> {
         let (client, caller) = (&self.client, &self.caller);
         let done = match operation {
@@ -276,7 +276,8 @@ impl System for Cluster {
     }
 }
 
-/// Runs `work` on a host of a network, or otherwise here. Threads that it starts run there, too.
+/// Runs `work` on a host of a network or, without a host, here. Threads that `work` starts run on the same
+/// host.
 fn at<T: Send>(host: Option<&Host>, work: impl FnOnce() -> T + Send) -> T {
     match host {
         Some(host) => host.run(work),
@@ -284,7 +285,7 @@ fn at<T: Send>(host: Option<&Host>, work: impl FnOnce() -> T + Send) -> T {
     }
 }
 
-/// The sum of the threads' results.
+/// Runs `work` with each thread's number in a separate thread, and returns the sum of the results.
 fn in_threads(threads: usize, work: impl Fn(usize) -> std::result::Result<u64, Failure> + Sync) -> Said<u64> {
     let work = &work;
     thread::scope(|scope| {
@@ -295,7 +296,8 @@ fn in_threads(threads: usize, work: impl Fn(usize) -> std::result::Result<u64, F
     })
 }
 
-/// The sum of the results of so many pieces of work: each thread takes the next when it is free.
+/// Runs `count` pieces of work in `threads` threads, and returns the sum of the results. A free thread takes
+/// the next piece.
 fn in_turn(
     count: usize,
     threads: usize,

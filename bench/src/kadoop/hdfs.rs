@@ -1,4 +1,4 @@
-//! A real HDFS, tuned as fairly as we can, and its own Java client.
+//! A real HDFS with its own Java client, with settings that make the comparison as fair as we can.
 
 use super::{DATANODES, System, Work, data_directory};
 use crate::Result;
@@ -10,20 +10,19 @@ use strait_testkit::{Host, MiniHdfs, Options, spawn_bound};
 
 /// Properties of the servers.
 pub const PROPERTIES: [(&str, &str); 6] = [
-    // As durable as Kadoop: HDFS syncs the edit log before an answer, and blocks as they are
-    // closed.
+    // As durable as Kadoop: HDFS syncs the edit log before it answers, and each block when it is closed.
     ("dfs.namenode.edits.noeditlogchannelflush", "false"),
     ("dfs.datanode.synconclose", "true"),
-    // Kadoop's chunks.
+    // The size of Kadoop's chunks.
     ("dfs.blocksize", "67108864"),
-    // A close that precedes the last block's report waits for this; the default is 400 ms.
+    // A close that comes before the last block's report waits this long; the default is 400 ms.
     ("dfs.client.block.write.locateFollowingBlock.initial.delay.ms", "5"),
-    // Opening a file for reading writes no log record.
+    // With this, opening a file for reading writes no log record.
     ("dfs.namenode.accesstime.precision", "0"),
-    // The namenode serves 16 callers at once.
+    // Enough for 16 concurrent callers.
     ("dfs.namenode.handler.count", "32"),
 ];
-/// A server's memory, and the collector that Java selects for servers.
+/// The servers' memory, and the garbage collector that Java selects for servers.
 pub(super) const JVM_FLAGS: [&str; 2] = ["-Xmx1g", "-XX:-UseSerialGC"];
 
 /// The cluster and its client, stopped when dropped.
@@ -35,8 +34,8 @@ pub struct Hdfs {
 }
 
 impl Hdfs {
-    /// Starts it on loopback; or, on these hosts, the client on the first, the namenode on the
-    /// second, and a datanode on each other one.
+    /// Starts a cluster. If there are hosts, the client runs on the first, the namenode on the second, and a
+    /// datanode on each other one. Otherwise, all use loopback.
     pub fn start(hosts: &[Host]) -> Result<Self> {
         let datanodes = hosts.len().checked_sub(2).unwrap_or(DATANODES);
         let cluster = MiniHdfs::start_own(&Options {
@@ -73,7 +72,7 @@ impl System for Hdfs {
             Work::Read { path, threads, .. } => format!("read {path} {threads}"),
             Work::Preads { path, count } => format!("preads {path} {count}"),
             Work::SmallFiles { directory, count } => format!("small-files {directory}-{round} {count}"),
-            Work::OpenAndRead { .. } => return Err("HDFS's client isn't asked for that".into()),
+            Work::OpenAndRead { .. } => return Err("HDFS's client has no order for this work".into()),
             Work::Calls { operation, threads, milliseconds } => {
                 format!("{} /calls-{threads}-{round} {threads} {milliseconds}", operation.name())
             }
@@ -89,7 +88,7 @@ impl System for Hdfs {
 
 impl Drop for Hdfs {
     fn drop(&mut self) {
-        // Errors mean that it has ended already.
+        // Ignore errors: the process has ended already.
         let _ = self.client.kill();
         let _ = self.client.wait();
     }

@@ -1,4 +1,4 @@
-//! Clusters that lose a datanode during a write through it.
+//! Clusters that lose a datanode while a client writes through it.
 
 mod hdfs;
 mod kadoop;
@@ -9,7 +9,7 @@ pub use kadoop::KadoopRack;
 use crate::Result;
 use std::fmt;
 
-/// One more than a file has replicas, so that it can have three again.
+/// One datanode more than a file has replicas, so that after a loss the file can have three again.
 const DATANODES: usize = 4;
 const REPLICATION: u16 = 3;
 /// The way in which a datanode is lost.
@@ -17,7 +17,7 @@ const REPLICATION: u16 = 3;
 pub enum Loss {
     /// Its process is killed, as by `kill -9`.
     Killed,
-    /// Its link is pulled, without a signal to any host.
+    /// Its link is unplugged. No host gets an error for that.
     Unplugged,
 }
 
@@ -41,9 +41,9 @@ pub struct Suffered {
 
 /// A cluster that can lose datanodes.
 pub trait Lossy {
-    /// Its name.
+    /// The system's name.
     fn name(&self) -> &'static str;
-    /// Writes a file, loses a datanode of its pipeline half-way, and waits until the file is whole
-    /// again. Then it restores the datanode.
+    /// Writes a file, loses a datanode of its pipeline half-way, waits until all chunks have three replicas
+    /// again, and then restores the datanode.
     fn lose(&mut self, loss: Loss, path: &str, mib: usize) -> Result<Suffered>;
 }

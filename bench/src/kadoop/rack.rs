@@ -1,5 +1,5 @@
-//! Kadoop as processes of `strait namenode` and `strait datanode`, each on a host of its own at
-//! 1 Gbit/s, with its defaults, and a client in this process.
+//! Kadoop as processes of `strait namenode` and `strait datanode` with default settings, each on a separate
+//! host with a link of 1 Gbit/s, and a client in this process.
 
 use super::data_directory;
 use crate::Result;
@@ -14,41 +14,41 @@ use strait_kadoop_wire::ClientKey;
 use strait_testkit::{Host, LinkRate, Network, Process, wait_until};
 use tempfile::TempDir;
 
-/// Hosts: the client's, the namenode's, and then the datanodes'.
+/// Indices of the hosts: the client's, the namenode's, and the first datanode's.
 pub const CLIENT: usize = 0;
 pub const NAMENODE: usize = 1;
 pub const FIRST_DATANODE: usize = 2;
-/// The paper's network.
+/// The rate of the links in the paper's network.
 const LINK: LinkRate = LinkRate::mbit(1_000);
-/// Jumbo frames: the links should be the limit, not the cores that simulate them.
+/// Jumbo frames, so that the links are the limit, and not the cores that simulate them.
 const PACKET_BYTES: u32 = 9_000;
 const NAMENODE_PORT: u16 = 9091;
 const DATANODES_PORT: u16 = 9092;
 const DATANODE_PORT: u16 = 9093;
 const START_DEADLINE: Duration = Duration::from_secs(60);
 
-/// Hosts for a client, a namenode and so many datanodes.
+/// A network with hosts for a client, a namenode and `datanodes` datanodes.
 pub fn network(datanodes: usize) -> Result<Network> {
     let network = Network::start(FIRST_DATANODE + datanodes, Some(LINK))?;
     network.set_packet_bytes(PACKET_BYTES)?;
     Ok(network)
 }
 
-/// The processes and a client; ends when dropped, the network last.
+/// The processes and a client. A drop ends them, the network last.
 pub struct Rack {
     pub client: Client,
     /// The superuser.
     pub caller: Caller,
     key: ClientKey,
     datanodes: Vec<Process>,
-    /// Replaced while clients use the rest.
+    /// In a lock, so that it can be replaced while clients use the other fields.
     namenode: Mutex<Process>,
     directory: TempDir,
     pub network: Network,
 }
 
 impl Rack {
-    /// Starts them, and waits until all are there.
+    /// Starts the processes, and waits until all datanodes are alive.
     pub fn start(datanodes: usize) -> Result<Self> {
         let network = network(datanodes)?;
         let directory = TempDir::with_prefix_in("strait-rack-", data_directory())?;
@@ -86,12 +86,12 @@ impl Rack {
         self.directory.path().join(datanode_name(datanode))
     }
 
-    /// The file with the key of its clients.
+    /// The file with the clients' key.
     pub fn client_key(&self) -> std::path::PathBuf {
         self.directory.path().join("client.key")
     }
 
-    /// The URI of its root, without the last slash.
+    /// The URI of the root directory, without the last slash.
     pub fn uri(&self) -> String {
         format!("kadoop://{}:{NAMENODE_PORT}", self.network.host(NAMENODE).address())
     }
@@ -102,12 +102,12 @@ impl Rack {
         Some(status.nodes.iter().filter(|node| node.alive).count())
     }
 
-    /// Waits until all datanodes are there.
+    /// Waits until all datanodes are alive and safe mode is over.
     pub fn wait_for_all(&self) -> Result<()> {
         let all = || self.alive() == Some(self.datanodes.len());
         match self.host().run(|| wait_until(START_DEADLINE, all)) {
             true => Ok(()),
-            false => Err(format!("Kadoop isn't whole after {START_DEADLINE:?}").into()),
+            false => Err(format!("Kadoop isn't ready after {START_DEADLINE:?}").into()),
         }
     }
 
@@ -116,7 +116,7 @@ impl Rack {
         self.datanodes[number].signal(rustix::process::Signal::KILL);
     }
 
-    /// Starts a datanode again.
+    /// Restarts a datanode, and kills it first if it runs.
     pub fn restart_datanode(&mut self, number: usize) -> Result<()> {
         self.datanodes[number].kill();
         self.datanodes[number] = datanode(self.directory.path(), &self.network, number)?;
@@ -155,7 +155,8 @@ fn datanode(directory: &Path, network: &Network, number: usize) -> Result<Proces
     let host = network.host(FIRST_DATANODE + number);
     let (name, listen) = (datanode_name(number), format!("{}:{DATANODE_PORT}", host.address()));
     let namenode = format!("{}:{NAMENODE_PORT}", network.host(NAMENODE).address());
-    // Network namespaces share the host's name, by which no datanode would be found.
+    // Use the address as the name: network namespaces share the machine's name, which would lead to no
+    // datanode.
     let address = host.address().to_string();
     let arguments = ["datanode", "--data", &name, "--namenode", &namenode, "--listen", &listen];
     let more = ["--key", "key", "--host", &address];

@@ -1,4 +1,4 @@
-//! Kadoop or HDFS on hosts of a network, for programs on any of them.
+//! Kadoop or HDFS on the hosts of a network, for programs on any of the hosts.
 
 use super::rack::{self, Rack};
 use super::{data_directory, hdfs};
@@ -13,7 +13,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// For people.
+    /// The store's name for people.
     pub fn name(self) -> &'static str {
         match self {
             Self::Kadoop => "Kadoop",
@@ -29,7 +29,7 @@ pub enum Servers {
 }
 
 impl Servers {
-    /// Starts them, with so many datanodes.
+    /// Starts the servers, with this number of datanodes.
     pub fn start(kind: Kind, datanodes: usize) -> Result<Self> {
         if kind == Kind::Kadoop {
             return Ok(Self::Kadoop(Box::new(Rack::start(datanodes)?)));
@@ -46,7 +46,7 @@ impl Servers {
         Ok(Self::Hdfs(Box::new(cluster), network))
     }
 
-    /// Their hosts.
+    /// The network with the servers' hosts.
     pub fn network(&self) -> &Network {
         match self {
             Self::Kadoop(rack) => &rack.network,
@@ -62,7 +62,7 @@ impl Servers {
         }
     }
 
-    /// Variables by which the command `strait` finds them.
+    /// Environment variables by which the command `strait` finds the store.
     pub fn environment(&self) -> Vec<(&'static str, String)> {
         let mut environment = vec![("STRAIT_STORE", self.uri())];
         match self {
@@ -77,7 +77,7 @@ impl Servers {
         environment
     }
 
-    /// Bytes that the data hosts have sent over their links.
+    /// Number of bytes that all data hosts together have sent over their links.
     pub fn sent_by_data_hosts(&self) -> Result<f64> {
         let mut sent = 0.0;
         for host in &self.network().hosts()[rack::FIRST_DATANODE..] {

@@ -1,4 +1,4 @@
-//! Slices of calls of each contestant in turn. So each round compares them under nearly the same
+//! Contests: each contestant makes a slice of calls in turn, so that a round compares them in nearly the same
 //! state of the machine.
 
 use super::programs::{Client, Place, Programs, Server, Slice};
@@ -15,9 +15,9 @@ use strait_testkit::Host;
 pub struct Case {
     /// Bytes of argument.
     pub bytes: usize,
-    /// Callers at a time.
+    /// Number of concurrent callers.
     pub callers: usize,
-    /// Pause between a caller's calls.
+    /// Pause between two calls of a caller, in microseconds.
     pub gap_us: usize,
     /// Duration of each slice.
     pub milliseconds: usize,
@@ -36,7 +36,7 @@ pub struct Entry<'a> {
     pub mode: &'a str,
 }
 
-/// Systems of which one runs at a time: the limit, ours, and peers.
+/// The systems: the limit, ours, and peers. Their servers all run, but only one is called at a time.
 pub struct Contest {
     contestants: Vec<Contestant>,
 }
@@ -48,7 +48,7 @@ struct Contestant {
 }
 
 impl Contest {
-    /// A contest in which each system has one server beside its client.
+    /// A contest in which each system has one server, on the same machine as its client.
     pub fn on_loopback(programs: &Programs, place: Place, systems: &[&str]) -> Result<Self> {
         let mut contestants = Vec::new();
         for system in systems {
@@ -59,7 +59,7 @@ impl Contest {
         Ok(Self { contestants })
     }
 
-    /// A contest in which each system has its client on the first host and a server on each other.
+    /// A contest in which each system has its client on the first host, and a server on each other host.
     pub fn on_hosts(programs: &Programs, hosts: &[Host], systems: &[&str]) -> Result<Self> {
         let (caller, callees) = hosts.split_first().ok_or("no hosts")?;
         let mut contestants = Vec::new();
@@ -73,13 +73,13 @@ impl Contest {
         Ok(Self { contestants })
     }
 
-    /// Runs each of `systems` in the same mode, by [`Contest::run`].
+    /// As [`Contest::run`], for these systems, all in the same mode.
     pub fn run_alike(&mut self, case: Case, mode: &str, systems: &[&'static str]) -> Result<Slices> {
         let entries: Vec<_> = systems.iter().map(|system| Entry { name: system, system, mode }).collect();
         self.run(case, &entries)
     }
 
-    /// Runs rounds of slices, every other round backwards. The first round isn't counted.
+    /// Runs rounds of slices. Every second round is in reverse order. The first round isn't counted.
     pub fn run(&mut self, case: Case, entries: &[Entry<'_>]) -> Result<Slices> {
         let mut slices: Vec<_> = entries.iter().map(|entry| (entry.name, Vec::new())).collect();
         for round in 0..=case.rounds {
@@ -88,7 +88,7 @@ impl Contest {
                 let Entry { system, mode, .. } = entries[index];
                 let mut systems = self.contestants.iter_mut();
                 let contestant = systems.find(|contestant| contestant.system == system);
-                let slice = contestant.ok_or("a system that isn't there")?.slice(mode, case)?;
+                let slice = contestant.ok_or("the contest lacks a system")?.slice(mode, case)?;
                 if round > 0 {
                     slices[index].1.push(slice);
                 }
@@ -99,7 +99,7 @@ impl Contest {
 }
 
 impl Contestant {
-    /// A slice, including the servers' CPU time.
+    /// Makes one slice. Adds the servers' CPU time to the client's.
     fn slice(&mut self, mode: &str, case: Case) -> Result<Slice> {
         let cpu = |servers: &[Server]| servers.iter().map(Server::cpu).sum::<Result<Duration>>();
         let before = cpu(&self.servers)?;
@@ -114,7 +114,7 @@ impl Contestant {
 pub struct Slices(Vec<(&'static str, Vec<Slice>)>);
 
 impl Slices {
-    /// A row with our figure beside the limit's and the peers'.
+    /// A row with our figure, the limit's and the peers'.
     pub fn row(
         &self,
         case: String,
@@ -122,7 +122,7 @@ impl Slices {
         better: Better,
         figure: impl Fn(&Slice) -> f64,
     ) -> Result<Row> {
-        let ours = self.figures(OURS, &figure).ok_or("ours didn't take part")?;
+        let ours = self.figures(OURS, &figure).ok_or("FlexRPC didn't take part in the contest")?;
         let mut row = Row::new(case, unit, better, ours.len(), &Sample::new(ours.clone()));
         if let Some(limit) = self.figures(BARE, &figure) {
             let ratios = ours.iter().zip(&limit).map(|(ours, limit)| ours / limit).collect();

@@ -13,12 +13,12 @@ use strait_testkit::{Host, Process, free_port, spawn_bound};
 
 const START_DEADLINE: Duration = Duration::from_secs(10);
 
-/// The CPUs that a program may run on.
+/// The CPUs on which a client and its server may run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    /// Both ends on one CPU.
+    /// Client and server on the same CPU.
     Same,
-    /// Each end on a CPU of its own.
+    /// Client and server on different CPUs.
     Split,
     /// On any CPU, by the scheduler's choice.
     Anywhere,
@@ -28,7 +28,7 @@ impl Place {
     /// All placements.
     pub const ALL: [Self; 3] = [Self::Same, Self::Split, Self::Anywhere];
 
-    /// Its name in the tables.
+    /// The placement's name in the tables.
     pub fn name(self) -> &'static str {
         match self {
             Self::Same => "one CPU",
@@ -44,32 +44,32 @@ impl Place {
         let last = cpus.next();
         match self {
             Self::Same => Ok([last, last]),
-            Self::Split => Ok([last, Some(cpus.next().ok_or("one CPU can't be split")?)]),
+            Self::Split => Ok([last, Some(cpus.next().ok_or("this placement needs two CPUs")?)]),
             Self::Anywhere => Ok([None, None]),
         }
     }
 }
 
-/// The programs, built.
+/// Directories of the built programs.
 pub struct Programs {
     rust: PathBuf,
     cpp: PathBuf,
 }
 
 impl Programs {
-    /// Builds them, if they have changed.
+    /// Builds the programs that have changed.
     pub fn build() -> Result<Self> {
         let target = std::env::current_exe()?.with_file_name("").join("../bench");
         std::fs::create_dir_all(&target)?;
         let target = target.canonicalize()?;
         let (rust, cpp, flexrpc) = (target.join("rpc"), target.join("rpc-cpp"), target.join("flexrpc"));
         eprintln!("building the programs to measure");
-        // C programs measure the library that they would install.
+        // Install our library first, so that the C programs use it as a user's program would.
         seconds(Command::new("scripts/install-flexrpc.sh").arg(&flexrpc))?;
         let found_in = format!("-DCMAKE_PREFIX_PATH={}", flexrpc.display());
         seconds(Command::new("cmake").args(["-S", "bench/rpc/cpp", &found_in, "-B"]).arg(&cpp))?;
         seconds(Command::new("cmake").arg("--build").arg(&cpp).args(["--parallel", "2"]))?;
-        // Not --locked: FlexRPC and its dependencies come from this tree.
+        // Build without --locked: FlexRPC and its dependencies come from this tree.
         seconds(
             Command::new("cargo")
                 .args(["build", "--quiet", "--release"])
@@ -96,11 +96,11 @@ fn on_cpu(cpu: Option<usize>, program: PathBuf) -> Command {
     }
 }
 
-/// Other work for the server's CPU, until dropped.
+/// A program that keeps the server's CPU busy until this is dropped.
 pub struct OtherWork(Child);
 
 impl OtherWork {
-    /// Starts it on the CPU of a place's server.
+    /// Starts the program on the CPU of the placement's server.
     pub fn start(place: Place) -> Result<Self> {
         let mut command = on_cpu(place.cpus()?[0], "sh".into());
         command.args(["-c", "while :; do :; done"]).stdin(Stdio::null());
@@ -110,7 +110,7 @@ impl OtherWork {
 
 impl Drop for OtherWork {
     fn drop(&mut self) {
-        // Errors mean that it has ended already.
+        // Ignore errors: the process has ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -119,13 +119,13 @@ impl Drop for OtherWork {
 /// A running server, ended when dropped.
 pub struct Server {
     process: Process,
-    /// Its address.
+    /// The server's address.
     pub address: SocketAddr,
     _logs: tempfile::TempDir,
 }
 
 impl Server {
-    /// Starts it on a host of a network, or otherwise on loopback.
+    /// Starts a server on a host of a network or, without a host, on loopback.
     pub fn start(programs: &Programs, system: &str, place: Place, host: Option<&Host>) -> Result<Self> {
         let address = SocketAddr::from((host.map_or(Ipv4Addr::LOCALHOST, Host::address), free_port()));
         let logs = tempfile::tempdir()?;
@@ -140,16 +140,16 @@ impl Server {
         Ok(Self { process, address, _logs: logs })
     }
 
-    /// Its process.
+    /// The server's process id.
     pub fn id(&self) -> u32 {
         self.process.id()
     }
 
-    /// CPU time of its threads that haven't ended.
+    /// CPU time of the server's threads that haven't ended.
     pub fn cpu(&self) -> Result<Duration> {
         let mut nanoseconds = 0;
         for task in std::fs::read_dir(format!("/proc/{}/task", self.process.id()))? {
-            // A thread may end in between; then there is nothing to read.
+            // If the thread has ended since the listing, there is nothing to read.
             let text = std::fs::read_to_string(task?.path().join("schedstat")).unwrap_or_default();
             nanoseconds += text.split(' ').next().and_then(|on_cpu| on_cpu.parse::<u64>().ok()).unwrap_or(0);
         }
@@ -160,10 +160,10 @@ impl Server {
 /// A running client, ended when dropped.
 pub struct Client(Ordered);
 
-/// Measurements between an order and its answer.
+/// The measurements of one slice, from the client's answer.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 pub struct Slice {
-    /// Counted calls of all callers.
+    /// Number of counted calls of all callers.
     pub calls: u64,
     /// Seconds from the first call's beginning to the last one's end.
     pub seconds: f64,
@@ -171,14 +171,14 @@ pub struct Slice {
     pub p50_us: f64,
     /// Latency of the slowest call.
     pub worst_us: f64,
-    /// Calls of the caller that made the fewest.
+    /// Number of calls of the caller that made the fewest.
     pub fewest_calls: u64,
     /// CPU seconds of the client, and of the server if requested.
     pub cpu_seconds: f64,
 }
 
 impl Client {
-    /// Starts a client of these servers, on a host of their network or otherwise on loopback.
+    /// Starts a client of these servers on a host of their network or, without a host, on loopback.
     pub fn start(
         programs: &Programs,
         system: &str,
@@ -192,12 +192,12 @@ impl Client {
         Ok(Self(Ordered::start(system, command)?))
     }
 
-    /// Its process.
+    /// The client's process id.
     pub fn id(&self) -> u32 {
         self.0.id()
     }
 
-    /// Calls for `milliseconds`, and at least some.
+    /// Makes calls for `milliseconds`, and at least a few.
     pub fn slice(
         &mut self,
         mode: &str,

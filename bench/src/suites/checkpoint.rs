@@ -1,14 +1,14 @@
 //! The experiment of the poster on PLFS and HDFS: ranks write one file together (N-1), or a file each
-//! (N-N), and each reads back the part of another rank. Hosts with a datanode each, at 1 Gbit/s; needs
-//! root and FUSE. The bar compares N-1 with N-N by the same face: the library or `strait mount`.
+//! (N-N), and each reads back the part of another rank. Each host has a datanode and a link of 1 Gbit/s.
+//! Needs root and FUSE. A row compares N-1 with N-N, by the same access: the library or `strait mount`.
 //!
-//! It also prints the poster's second figure: bytes of each writer on each datanode.
+//! The suite also prints the poster's second figure: how many bytes of each writer each datanode has.
 //!
-//! `BENCH_CHECKPOINT_HOSTS`: 4 by default. `BENCH_CHECKPOINT_MB`: megabytes of a rank, 24 by default.
-//! `BENCH_CHECKPOINT_ROUNDS`: 5 by default, after one that isn't counted. `BENCH_CHECKPOINT_CASES`: parts of
-//! the names of cases, separated by semicolons; `B` for all. By default, all but segmented writes of other
-//! sizes than 48 KiB, which cost what those cost: a rank's writes follow each other. `BENCH_CHECKPOINT_LOCAL`: a directory of a local disk, that of
-//! temporary files by default.
+//! `BENCH_CHECKPOINT_HOSTS`: 4 by default. `BENCH_CHECKPOINT_MB`: megabytes that each rank writes, 24 by
+//! default. `BENCH_CHECKPOINT_ROUNDS`: 5 by default, after one that isn't counted. `BENCH_CHECKPOINT_CASES`:
+//! parts of the names of cases, separated by semicolons; `B` for all. By default, segmented writes are
+//! measured only with 48 KiB, since their size makes no difference: a rank's writes follow each other.
+//! `BENCH_CHECKPOINT_LOCAL`: a directory of a local disk; by default, the directory for temporary files.
 
 mod rank;
 mod site;
@@ -23,7 +23,7 @@ pub use rank::{RANK, Ranks, follow};
 pub use site::Site;
 use std::path::PathBuf;
 
-/// Bytes of one write: the poster's.
+/// The sizes of one write, in bytes, as on the poster.
 const OBJECTS: [usize; 3] = [47_001, 48 << 10, 1 << 20];
 const MOST_RANKS: usize = 8;
 
@@ -33,7 +33,7 @@ pub enum Face {
     Library {
         replication: u16,
     },
-    /// With the store's default of three replicas.
+    /// By `strait mount`, with the store's default of three replicas.
     Mount,
 }
 
@@ -60,7 +60,7 @@ impl Case {
     }
 }
 
-/// All cases of one store: all sizes and patterns with most ranks, and fewer ranks with one size.
+/// All cases of one store: all sizes and patterns with [`MOST_RANKS`], and fewer ranks with one size.
 fn cases() -> Vec<Case> {
     let faces = [Face::Library { replication: 1 }, Face::Library { replication: 3 }, Face::Mount];
     let mut cases = Vec::new();
@@ -106,7 +106,7 @@ pub fn run() -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Rounds of N-1 and N-N writes, and of reads of what they wrote.
+/// Measures rounds of N-1 and N-N writes, each followed by reads of the written bytes.
 fn measure(site: &Site, case: &Case, mb: usize, rounds: usize) -> Result<Vec<Row>> {
     let name = case.name(site.kind.name());
     let objects = (mb * 1_000_000).div_ceil(case.object);
@@ -117,7 +117,7 @@ fn measure(site: &Site, case: &Case, mb: usize, rounds: usize) -> Result<Vec<Row
     for round in 0..=rounds {
         eprintln!("{name}: round {round} of {rounds}");
         ranks.first("make")?;
-        // In turn, so that neither always finds the other's work unfinished.
+        // Alternate the order, so that neither always finds the other's work unfinished.
         let order = if round % 2 == 0 { ["one", "each"] } else { ["each", "one"] };
         for target in order {
             let (write, read) =
@@ -140,7 +140,7 @@ fn measure(site: &Site, case: &Case, mb: usize, rounds: usize) -> Result<Vec<Row
     ])
 }
 
-/// N-1 to one plain file of a local disk, written and synced.
+/// Measures N-1 on one plain file of a local disk, written and synced.
 fn local_disk(directory: PathBuf, name: String, object: usize, mb: usize, rounds: usize) -> Result<Row> {
     let objects = (mb * 1_000_000).div_ceil(object);
     let job = Job { rank: 0, ranks: MOST_RANKS, object, objects, pattern: Pattern::Strided };

@@ -1,9 +1,10 @@
-//! A model's checkpoint in one `.safetensors` file: ranks write it together, beside a shard each, which one
-//! process then joins by the plain library on the same mount and store. Hosts as in `checkpoint`; needs root
-//! and FUSE.
+//! A model's checkpoint in one `.safetensors` file: ranks write the file together. For comparison, each rank
+//! writes a shard, and one process then joins the shards with the plain library on the same mount and store.
+//! Hosts as in `checkpoint`; needs root and FUSE.
 //!
 //! `BENCH_CHECKPOINT_ML_MB`: megabytes of the whole file, 1,000 by default (4,000 takes 24 GB of memory).
-//! `BENCH_CHECKPOINT_HOSTS`: 4 by default. `BENCH_CHECKPOINT_ROUNDS`: 3 by default, after one that isn't counted.
+//! `BENCH_CHECKPOINT_HOSTS`: 4 by default. `BENCH_CHECKPOINT_ROUNDS`: 3 by default, after one that isn't
+//! counted.
 
 use super::checkpoint::{Ranks, Site};
 use crate::Result;
@@ -41,7 +42,7 @@ fn measure(site: &Site, ranks: &mut Ranks, store: &str, mb: usize, rounds: usize
     let (mut one, mut shards, mut joined, mut moved) = (Vec::new(), Vec::new(), Vec::new(), 0.0_f64);
     for round in 0..=rounds {
         eprintln!("{store}: round {round} of {rounds}");
-        // In turn, so that neither always finds the other's work unfinished.
+        // Alternate the order, so that neither always finds the other's work unfinished.
         let early = if round % 2 == 0 { Some(together(site, ranks, &mut moved)?) } else { None };
         let wrote = ranks.all("write shard")?;
         let whole = match early {
@@ -68,7 +69,8 @@ fn measure(site: &Site, ranks: &mut Ranks, store: &str, mb: usize, rounds: usize
     Ok(vec![row, Row::new(case, "MB", Better::Lower, rounds, &moved)])
 }
 
-/// Seconds until the one file is there. `moved`: most bytes that its end took.
+/// Has the ranks write the one file. Returns the seconds until it is complete. Raises `moved` to the number
+/// of bytes that the data hosts sent while it was finalized, if that is more.
 fn together(site: &Site, ranks: &mut Ranks, moved: &mut f64) -> Result<f64> {
     let wrote = ranks.all("write one")?;
     let before = site.sent()?;

@@ -19,7 +19,7 @@ pub fn run() -> Result<Vec<Row>> {
     let bare = || seconds(&mut Command::new("/bin/true")).map(|s| s * 1e3);
     let mut above = Vec::new();
     let mut all = (Vec::new(), Vec::new());
-    // The difference counts, so each pair stays together.
+    // The difference is measured, so take it within each pair.
     for _ in 0..RUNS {
         let pair = interleave(1, ls, bare)?;
         above.push(pair.ours.median() - pair.other.median());

@@ -1,10 +1,10 @@
-//! The article on pushing code to data: MD5s of all files, by programs that pull the bytes and by programs
-//! that go to them. A client, a namenode and data hosts at 1 Gbit/s each in network namespaces, with an
-//! ssh server; files have one replica. All ways must print the same digests. Needs root, `sshd`, Java and
-//! GNU parallel.
+//! The experiment of the article on pushing code to data: MD5s of all files, by programs that pull the bytes,
+//! and by commands that run on the data's hosts. A client, a namenode and data hosts in network namespaces
+//! have links of 1 Gbit/s; each data host has an ssh server. Files have one replica. All ways must print the
+//! same digests. Needs root, `sshd`, Java and GNU parallel.
 //!
-//! `BENCH_CODE_HOSTS`: data hosts, 3 by default (the article's: 7). `BENCH_CODE_FILES`: files, 24 by
-//! default (100). `BENCH_CODE_MB`: a file's size, 30 by default. `BENCH_CODE_ROUNDS`: rounds, 3 by
+//! `BENCH_CODE_HOSTS`: data hosts, 3 by default (7 in the article). `BENCH_CODE_FILES`: files, 24 by default
+//! (100 in the article). `BENCH_CODE_MB`: a file's size, 30 by default. `BENCH_CODE_ROUNDS`: rounds, 3 by
 //! default. `BENCH_CODE_SHELL_FILES`: files that Hadoop's shell reads in a round, 2 by default.
 //! `BENCH_CODE_SMALL_FILES`: files for a command that does nothing, 1,000 by default.
 
@@ -22,9 +22,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-/// Time of a command that does nothing, on a host that is connected.
+/// Bound of the time of a command that does nothing, on a host with an open connection.
 const NOTHING_MS: f64 = 2.0;
-/// The way that the others are held against.
+/// The way with which the others are compared.
 const OURS: &str = "strait run";
 
 /// The measured case.
@@ -84,7 +84,7 @@ impl Inputs {
         let mut files = Vec::new();
         for number in 0..scale.files {
             let path = dir.path().join(format!("file-{number:03}"));
-            // Another beginning, and so another digest.
+            // Give each file another beginning, and so another digest.
             let mut own = content.clone();
             own[..8].copy_from_slice(&(number as u64).to_be_bytes());
             std::fs::write(&path, own)?;
@@ -94,7 +94,8 @@ impl Inputs {
         Ok(Self { dir, files, digests })
     }
 
-    /// Seconds for the digests of all files by all processors, from pipes.
+    /// Seconds for the digests of all files on this machine, with all processors, and with the bytes from
+    /// pipes.
     fn limit(&self) -> Result<f64> {
         let each =
             "nproc=$(nproc); printf '%s\\n' \"$0\"/file-* | xargs -P \"$nproc\" -I@ sh -c 'cat @ | md5sum'";
@@ -103,7 +104,7 @@ impl Inputs {
         Ok(took)
     }
 
-    /// Fails unless the digests of the first so many files were printed, each once.
+    /// Fails unless `told` has the digests of the first `files` files, each once.
     fn check(&self, way: &str, told: &str, files: usize) -> Result<()> {
         let mut expected = self.digests[..files].to_vec();
         let mut found = digests(told);
@@ -113,7 +114,7 @@ impl Inputs {
     }
 }
 
-/// The words that are MD5s.
+/// The words of `text` that are MD5s.
 fn digests(text: &str) -> Vec<String> {
     let is_digest = |word: &&str| word.len() == 32 && word.bytes().all(|byte| byte.is_ascii_hexdigit());
     text.split_whitespace().filter(is_digest).map(str::to_owned).collect()
@@ -128,14 +129,14 @@ fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// Seconds of a command, and its output.
+/// Runs a command. Returns the seconds that it took, and its output.
 fn timed(command: &mut Command) -> Result<(f64, String)> {
     let start = Instant::now();
     let told = output(command)?;
     Ok((start.elapsed().as_secs_f64(), told))
 }
 
-/// A way to the digests: what it is called, its script, and the files that it reads.
+/// A way to get the digests: its name, its script, and the number of files that it reads.
 struct Way {
     name: &'static str,
     script: String,
@@ -176,13 +177,14 @@ fn ways(kind: Kind, scale: &Scale) -> Vec<Way> {
     ways
 }
 
-/// Each way, in turn, round by round. Figures are milliseconds a file, since not all read as many.
+/// Runs rounds in which each way has its turn. Figures are milliseconds for each file, since the ways don't
+/// all read the same number of files.
 fn compare(site: &Site, scale: &Scale, inputs: &Inputs) -> Result<Vec<Row>> {
     let ways = ways(site.kind, scale);
     let bytes = (scale.files * scale.mb) as f64 * f64::from(1 << 20);
     let mut figures: Vec<Vec<f64>> = vec![Vec::new(); ways.len()];
     let (mut limits, mut ratios, mut sent) = (Vec::new(), Vec::new(), Vec::new());
-    // In the first round programs and pages are read for the first time.
+    // Don't count the first round, in which programs and files are read for the first time.
     for round in 0..=scale.rounds {
         let limit = inputs.limit()? * 1e3 / scale.files as f64;
         for (way, figures) in ways.iter().zip(&mut figures) {
@@ -214,7 +216,8 @@ fn compare(site: &Site, scale: &Scale, inputs: &Inputs) -> Result<Vec<Row>> {
     Ok(vec![row, links])
 }
 
-/// A command that does nothing, for each of many small files: what each costs beyond the first.
+/// Runs a command that does nothing for each of many small files. Measures the time of each command after the
+/// first.
 fn nothing(site: &Site, scale: &Scale) -> Result<Vec<Row>> {
     let dir = tempfile::tempdir()?;
     let files: Vec<PathBuf> = (0..scale.small_files).map(|n| dir.path().join(format!("{n:05}"))).collect();

@@ -1,5 +1,5 @@
-//! A gateway with many clients: 1,000 idle ones, 20 that read a large file each, 200 that keep
-//! asking for 4 MiB and never take the answers.
+//! A gateway with many clients: 1,000 idle ones, 20 that each read a large file, or 200 that repeatedly
+//! request 4 MiB and never read the answers.
 
 use crate::Result;
 use crate::host::{Gateway, make_file, setting};
@@ -15,12 +15,12 @@ const CHUNK: i32 = 4 << 20;
 const IDLE: usize = 1_000;
 const READERS: usize = 20;
 const GREEDY: usize = 200;
-/// Memory that the gateway may take, MiB.
+/// Bound of the gateway's memory, in MiB.
 const BOUND_MIB: f64 = 256.0;
-/// Requests a reader keeps in flight, as the clients do.
+/// Number of requests that a reader keeps in flight, as our clients do.
 const IN_FLIGHT: usize = 4;
 const RUNS: usize = 9;
-/// Calls of the busy client a run.
+/// Number of calls of the busy client in a run.
 const CALLS: usize = 5_000;
 
 pub fn run() -> Result<Vec<Row>> {
@@ -48,7 +48,7 @@ struct Target {
     path: String,
 }
 
-/// Allows enough descriptors for a thousand connections.
+/// Raises this process's limit of open files, for a thousand connections.
 fn raise_descriptor_limit() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
@@ -74,7 +74,7 @@ fn take(client: &mut Client) -> Result<Bytes> {
     }
 }
 
-/// Calls a second of one busy client, beside idle connections and without.
+/// Measures the calls a second of one busy client, with idle connections and without.
 fn idle(target: &Target) -> Result<Row> {
     let gateway = Gateway::start(&target.store)?;
     let crowded = Gateway::start(&target.store)?;
@@ -99,7 +99,7 @@ fn idle(target: &Target) -> Result<Row> {
     ))
 }
 
-/// Peak memory while many clients read a large file each.
+/// Measures the gateway's peak memory while many clients read a large file each.
 fn readers(target: &Target, mib: usize) -> Result<Row> {
     let gateway = Gateway::start(&target.store)?;
     let read = || -> std::result::Result<(), String> {
@@ -119,7 +119,7 @@ fn readers(target: &Target, mib: usize) -> Result<Row> {
             let got = take(&mut client).map_err(|e| e.to_string())?.len();
             done += got;
             if got < wanted {
-                // A short answer: the client asks for the rest after the requests in flight.
+                // After a short answer, request the rest behind the requests in flight.
                 ask(&mut client, handle, offset + got, (wanted - got) as i32);
                 pending.push_back((offset + got, wanted - got));
             }
@@ -138,7 +138,7 @@ fn readers(target: &Target, mib: usize) -> Result<Row> {
     Ok(Row::new(case, "MiB", Better::Lower, 1, &Sample::new(vec![most])).with_limit(BOUND_MIB))
 }
 
-/// Peak memory while many clients ask and never take the answers.
+/// Measures the gateway's peak memory while many clients send requests and never read the answers.
 fn greedy(target: &Target) -> Result<Row> {
     let gateway = Gateway::start(&target.store)?;
     let mut clients = Vec::new();
@@ -150,7 +150,7 @@ fn greedy(target: &Target) -> Result<Row> {
         }
         clients.push(client);
     }
-    // Repeats until it stops growing.
+    // Wait until the memory stops growing.
     let mut before = 0.0;
     loop {
         let (now, _) = gateway.resident_mib()?;

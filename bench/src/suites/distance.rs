@@ -1,6 +1,6 @@
-//! One client 50 ms away at 1 Gbit/s ("multiple racks over a Wide Area Network") gets and puts a
-//! file of a gateway over a directory. The limit is one bare stream over that distance, which a
-//! single byte requests.
+//! One client, over a link with a round-trip time of 50 ms and 1 Gbit/s ("multiple racks over a Wide Area
+//! Network"), gets and puts a file of a gateway whose store is a directory. The limit is one bare stream over
+//! the same link, which begins after a request of one byte.
 //!
 //! `STRAIT_BENCH_MIB`: the file's size, 1,024 MiB by default.
 //! `STRAIT_BENCH_PROGRAMS`: which of `C++,Java,Python,strait`; all by default.
@@ -20,7 +20,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 const ROUND_TRIP: Duration = Duration::from_millis(50);
-/// 1 Gbit/s, all of it payload.
+/// Rate of the link: 1 Gbit/s. Headers don't count.
 const BYTES_PER_SECOND: f64 = 125e6;
 const PIECE_BYTES: usize = 1 << 20;
 const RUNS: usize = 3;
@@ -45,7 +45,7 @@ pub fn run() -> Result<Vec<Row>> {
             let ours = || Ok(megabytes / program(&programs, &far, action, &format!("/{remote}"), &local)?);
             let pair = interleave(RUNS, ours, || Ok(megabytes / bare.seconds()?))?;
             if std::fs::read(store.join(remote))? != std::fs::read(&local)? {
-                return Err(format!("{name} {action}: the file came out changed").into());
+                return Err(format!("{name} {action}: the copied file differs").into());
             }
             let case = format!("{name} {action}, {mib} MiB, 50 ms away; limit: a bare stream");
             rows.push(Row::of_pair(case, "MB/s", Better::Higher, RUNS, &pair));
@@ -54,7 +54,7 @@ pub fn run() -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// A server at the same distance that sends its bytes to each client that sends one.
+/// Starts a server over the same link that sends its bytes to each client that has sent one byte.
 struct Bare {
     far: SocketAddr,
     bytes: usize,
@@ -66,7 +66,7 @@ impl Bare {
         let far = Distance::start(listener.local_addr()?, ROUND_TRIP, BYTES_PER_SECOND)?.address;
         thread::spawn(move || {
             for mut asking in listener.incoming().flatten() {
-                // A client may leave before the end.
+                // Ignore an error: the client may close the connection before the end.
                 let _ = serve(&mut asking, bytes);
             }
         });
@@ -97,8 +97,8 @@ fn serve(asking: &mut TcpStream, bytes: usize) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Runs one copy and returns its seconds, from a connected client; for the command, which is always
-/// a whole process, from its start.
+/// Runs one copy, and returns the seconds that it took. A client's time begins when it is connected; the
+/// command's time is that of the whole process.
 type Program = fn(&Programs, &str, &'static str, &str, &Path) -> Result<f64>;
 
 const CLIENTS: [(&str, Program); 4] = [

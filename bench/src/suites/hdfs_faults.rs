@@ -1,9 +1,9 @@
-//! A datanode fails while the HDFS adapter writes a file of three replicas through it, or Hadoop's Java
-//! client does, in turn on the same cluster. Measures the longest `write()` of 1 MiB. The datanode is
-//! killed, as by `kill -9`, or its link is pulled, as in `kadoop-faults`; needs root.
+//! A datanode fails while the HDFS adapter or Hadoop's Java client writes a file of three replicas through
+//! it. The two take turns on the same cluster. Measures the longest `write()` of 1 MiB. The datanode is
+//! killed, as by `kill -9`, or its link is unplugged, as in `kadoop-faults`. Needs root.
 //!
 //! `BENCH_FAULTS_MIB`: a file's size, 512 by default. `BENCH_FAULTS_ROUNDS`: rounds of kills, 3 by
-//! default. `BENCH_FAULTS_LINKS`: rounds of pulled links, 1 by default; each takes minutes.
+//! default. `BENCH_FAULTS_LINKS`: rounds of unplugged links, 1 by default; each takes minutes.
 
 use crate::Result;
 use crate::host::setting;

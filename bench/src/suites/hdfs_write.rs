@@ -1,12 +1,13 @@
-//! Writing to HDFS: by the adapter, directly and through a gateway, beside Hadoop's Java client with
-//! its wait for a block's report at 5 ms and at its default, beside libhdfs (that client through JNI), and
-//! beside `hdfs-native`, the library. Three datanodes on loopback, their data in memory.
+//! Writes to HDFS: by our adapter, directly and through a gateway. The peers are Hadoop's Java client, with
+//! its wait for a block's report set to 5 ms and at its default, libhdfs (that client through JNI), and the
+//! library `hdfs-native`. Three datanodes run on loopback, with their data in memory.
 //!
 //! `BENCH_HDFS_MIB`: the large file's size, 1,024 by default. `BENCH_HDFS_FILES`: files of 4 KB, 10,000
 //! by default. `BENCH_HDFS_SMALL`: files of 5 bytes, 300 by default. `BENCH_HDFS_ROUNDS`: 5 by default,
 //! after one that isn't counted. `BENCH_HDFS_CASES`: parts of the names of the measured cases, separated by
-//! semicolons. `BENCH_HDFS_PEERS`: parts of the names of the peers, likewise. `BENCH_HDFS_LIMIT_S`: seconds after
-//! which a client ends its files or flushes in a round, 30 by default; the table says how many it had done.
+//! semicolons. `BENCH_HDFS_PEERS`: parts of the names of the peers, likewise. `BENCH_HDFS_LIMIT_S`: seconds
+//! after which a client ends its files or flushes in a round, 30 by default. The table then says how many
+//! it did.
 
 mod adapter;
 
@@ -26,23 +27,24 @@ use strait_testkit::{MiniHdfs, Options, spawn_bound};
 
 const DATANODES: usize = 3;
 const FLUSHES: usize = 1_000;
-/// The namenode's and the datanodes' memory, and the collector that Java selects for servers.
+/// The servers' memory, and the garbage collector that Java selects for servers.
 const JVM_FLAGS: [&str; 2] = ["-Xmx1g", "-XX:-UseSerialGC"];
-/// Seconds of a client for its files or flushes in a round. Only peers that wait need more.
+/// Variable and default of the seconds that a client has for its files or flushes in a round. Only peers that
+/// wait for reports need more.
 const LIMIT_S: (&str, usize) = ("BENCH_HDFS_LIMIT_S", 30);
 /// The Java client's wait for a block's report, in milliseconds.
 const WAIT: &str = "dfs.client.block.write.locateFollowingBlock.initial.delay.ms";
 
-/// A measured work.
+/// A piece of work to measure.
 #[derive(Debug, Clone)]
 enum Work {
-    /// One file of so many MiB, in pieces of 1 MiB; MB/s.
+    /// One file of `mib` MiB, written in pieces of 1 MiB; MB/s.
     Write { mib: usize, replication: u16 },
-    /// Create, 5 bytes, close, one after the other; milliseconds (p50).
+    /// Creates `count` files one after the other, and writes 5 bytes to each; milliseconds (p50).
     SmallFiles { count: usize },
-    /// Files of 4 KB, by so many writers at once; files a second.
+    /// `count` files of 4 KB, by `writers` concurrent writers; files a second.
     Files { count: usize, writers: usize },
-    /// An append of 100 bytes, and hflush or hsync, one after the other; microseconds (p50).
+    /// `count` times, 100 bytes written and then hflush or hsync; microseconds (p50).
     Flushes { count: usize, sync: bool },
 }
 
@@ -57,7 +59,7 @@ impl Work {
         }
     }
 
-    /// Its steps: MiB, files or appends.
+    /// Number of the work's steps: MiB, files or flushes.
     fn count(&self) -> usize {
         match self {
             Self::Write { mib, .. } => *mib,
@@ -75,25 +77,25 @@ impl Work {
     }
 }
 
-/// A client's result at a work.
+/// A client's result for a piece of work.
 #[derive(Debug, Clone, Copy)]
 struct Measured {
-    /// In the work's unit, over the steps that it has done.
+    /// The figure in the work's unit, for the steps that were done.
     value: f64,
-    /// Its steps, fewer than the work's if the limit ended it.
+    /// Number of steps done; fewer than the work's if the time limit ended it.
     done: usize,
 }
 
 /// A client of HDFS.
 trait Client {
-    /// Does the work at a fresh path: of files and flushes as many as the limit of time allows.
+    /// Does the work at a new path. Does only as many files or flushes as the time limit allows.
     fn measure(&mut self, work: &Work, path: &str) -> Result<Measured>;
 
-    /// The client's processes.
+    /// The ids of the client's processes.
     fn processes(&self) -> Vec<u32>;
 }
 
-/// A client that is a process of its own, with an order a line.
+/// A client in a separate process, which reads one order a line.
 struct Ordered {
     child: Child,
     orders: ChildStdin,
@@ -125,7 +127,7 @@ impl Client for Ordered {
         let mut answer = String::new();
         match self.answers.read_line(&mut answer)? {
             0 => Err(format!("a client failed at {order:?}").into()),
-            // The figure, and the steps done of work with a limit.
+            // The answer is the figure and, for work with a time limit, the number of steps done.
             _ => match answer.trim().split_once(' ') {
                 Some((value, done)) => Ok(Measured { value: value.parse()?, done: done.parse()? }),
                 None => Ok(Measured { value: answer.trim().parse()?, done: work.count() }),
@@ -140,13 +142,13 @@ impl Client for Ordered {
 
 impl Drop for Ordered {
     fn drop(&mut self) {
-        // Errors mean that it has ended already.
+        // Ignore errors: the process has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// The adapter through a gateway; the client's and the gateway's processes count.
+/// Our client through a gateway. Both processes' CPU time counts.
 struct Through {
     client: Adapter,
     gateway: u32,
@@ -163,19 +165,19 @@ impl Client for Through {
     }
 }
 
-/// Figures of one client at one work, and seconds of processor time of its processes alone.
+/// Figures of one client for one piece of work, and the CPU seconds of the client's processes.
 #[derive(Default, Clone)]
 struct Figures {
     values: Vec<f64>,
     processor: Vec<f64>,
-    /// Its part in the kernel.
+    /// The part of `processor` in the kernel.
     system: Vec<f64>,
     /// The fewest steps done in a round that the limit ended.
     cut: Option<usize>,
 }
 
 impl Figures {
-    /// The client's name for the table.
+    /// The client's name in the table.
     fn named(&self, name: &str, work: &Work) -> String {
         match self.cut {
             Some(done) => format!("{name} ({done} of {} done in time)", work.count()),
@@ -209,7 +211,7 @@ pub fn run() -> Result<Vec<Row>> {
     let mut all = vec![vec![Figures::default(); clients.len()]; works.len()];
     for round in 0..=rounds {
         for (work, figures) in works.iter().zip(&mut all) {
-            // Each begins in turn.
+            // Each round begins with another client.
             for turn in 0..clients.len() {
                 let at = (round + turn) % clients.len();
                 let (name, client) = &mut clients[at];
@@ -242,7 +244,7 @@ pub fn run() -> Result<Vec<Row>> {
     Ok(works.iter().zip(all).map(|(work, figures)| row(work, &names, &figures)).collect())
 }
 
-/// The adapter first, and then its peers.
+/// All clients: the adapter first, and then its peers.
 fn clients(hdfs: &MiniHdfs, limit: Duration) -> Result<Vec<(&'static str, Box<dyn Client>)>> {
     let mut clients: Vec<(&'static str, Box<dyn Client>)> =
         vec![("adapter", Box::new(Adapter::connect(hdfs.uri(), limit)?))];
@@ -268,12 +270,12 @@ fn clients(hdfs: &MiniHdfs, limit: Duration) -> Result<Vec<(&'static str, Box<dy
     Ok(clients)
 }
 
-/// Whether one of the parts in the variable is a part of `name`; also without the variable.
+/// Whether the variable isn't set, or one of its parts occurs in `name`.
 fn is_chosen(variable: &str, name: &str) -> bool {
     std::env::var(variable).map_or(true, |chosen| chosen.split(';').any(|part| name.contains(part)))
 }
 
-/// Processor time so far, in user mode and in the kernel.
+/// CPU seconds of the client's processes so far, in user mode and in the kernel.
 fn processor(client: &dyn Client) -> Result<[f64; 2]> {
     client.processes().into_iter().try_fold([0.0, 0.0], |[user, system], process| {
         let [more_user, more_system] = cpu_parts(process)?;
@@ -281,7 +283,7 @@ fn processor(client: &dyn Client) -> Result<[f64; 2]> {
     })
 }
 
-/// Removes what was written, so that the data fits into memory.
+/// Removes the written files, so that the data fits in memory.
 fn clear(hdfs: &MiniHdfs) -> Result<()> {
     let user = strait_testkit::current_user();
     let call = |method: &str, target: String| {
@@ -295,7 +297,8 @@ fn clear(hdfs: &MiniHdfs) -> Result<()> {
     Ok(())
 }
 
-/// Prints ratios to each peer, round by round, since the JSON has only medians; and processor time.
+/// Makes a row. Also prints the median of the rounds' ratios to each peer, since the JSON has only the
+/// clients' medians, and the processor time.
 fn row(work: &Work, names: &[&str], figures: &[Figures]) -> Row {
     let (unit, better) = work.unit();
     let ours = &figures[0];

@@ -1,10 +1,10 @@
-//! Fig. 9 of the FlexRPC paper: the share of a 1 Gbit/s link that one client's threads use for
-//! writing and reading, beside HDFS and a bare stream. One namenode and six datanodes, each on a host
-//! of its own; needs root. One to five threads write files of 64 MiB to three datanodes each, and then
-//! read files at random, from replicas at random.
+//! Fig. 9 of the FlexRPC paper: the share of a 1 Gbit/s link that one client's threads use for writing and
+//! reading, compared with HDFS and a bare stream. One namenode and six datanodes run on separate hosts. Needs
+//! root. One to five threads write files of 64 MiB with three replicas each. Then they read randomly chosen
+//! files, from randomly chosen replicas.
 //!
-//! `BENCH_KADOOP_LINK_FILES`: 8 by default, 100 in the paper. They take three times their size of
-//! memory, for each system. `BENCH_KADOOP_LINK_READS`: 16 by default, 1,600 in the paper.
+//! `BENCH_KADOOP_LINK_FILES`: 8 by default, 100 in the paper. With each system, they take three times their
+//! size in memory. `BENCH_KADOOP_LINK_READS`: 16 by default, 1,600 in the paper.
 //! `BENCH_KADOOP_LINK_MIB`: a file's size, 64 by default. `BENCH_KADOOP_DIR`, `BENCH_KADOOP_ROUNDS`,
 //! `BENCH_KADOOP_CASES`, `BENCH_KADOOP_ALONE`: as in `kadoop-hdfs`.
 

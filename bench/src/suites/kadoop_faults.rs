@@ -1,11 +1,10 @@
 //! A datanode fails while a client writes a file of three replicas through it. Measures the longest
 //! `write()` of 1 MiB, and the time until each chunk has three replicas again. The datanode is
-//! killed, as by `kill -9`, or its link is pulled, which sends no signal to any host. Beside HDFS,
-//! at 1 Gbit/s; a client, a namenode and four datanodes, each a process on a host of its own; needs
-//! root.
+//! killed, as by `kill -9`, or its link is unplugged, of which no host gets an error. The peer is HDFS. A
+//! client, a namenode and four datanodes are processes on separate hosts, with links of 1 Gbit/s. Needs root.
 //!
 //! `BENCH_FAULTS_MIB`: a file's size, 512 by default. `BENCH_FAULTS_ROUNDS`: 3 by default.
-//! `BENCH_FAULTS_HDFS_ROUNDS`: 1 by default, of minutes; with 0 Kadoop is alone.
+//! `BENCH_FAULTS_HDFS_ROUNDS`: 1 by default, which takes minutes; with 0, only Kadoop is measured.
 //! `BENCH_KADOOP_DIR`: as in `kadoop-hdfs`.
 
 use crate::Result;
@@ -43,7 +42,7 @@ pub fn run() -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Results for each loss and each of its rounds.
+/// The results of all rounds, for each kind of loss.
 fn suffer(rack: &mut dyn Lossy, mib: usize, rounds: usize) -> Result<Vec<Vec<Suffered>>> {
     let mut all = Vec::new();
     for (loss, _) in BARS {

@@ -1,19 +1,19 @@
-//! Kadoop beside a real HDFS and its Java client, on loopback, three datanodes each: bytes, small
-//! files, names. Both sync logs before an answer, and files as they are closed. The data is in
-//! memory, so both pay for the calls and neither for a disk.
+//! Kadoop compared with a real HDFS and its Java client, on loopback, each with three datanodes: bytes, small
+//! files, names. Both sync their log before an answer, and a file when it is closed. The data is in memory,
+//! so syncs cost a system call, but no time of a disk.
 //!
-//! `BENCH_KADOOP_DIR`: the data's directory, in place of memory. `BENCH_KADOOP_MIB`: a file's size,
+//! `BENCH_KADOOP_DIR`: a directory for the data, instead of memory. `BENCH_KADOOP_MIB`: a file's size,
 //! 256 by default. `BENCH_KADOOP_MS`: milliseconds for which each call about names is repeated, 500
 //! by default. `BENCH_KADOOP_ROUNDS`: 5 by default. `BENCH_KADOOP_CASES`: parts of the names of the
-//! measured cases, separated by semicolons. `BENCH_KADOOP_ALONE`: if set, without HDFS.
+//! measured cases, separated by semicolons. `BENCH_KADOOP_ALONE`: if set, only Kadoop is measured.
 
 use crate::Result;
 use crate::host::setting;
 use crate::kadoop::{Cluster, Hdfs, Operation, Work, contest};
 use crate::report::Row;
 
-/// Reads in each round. One takes a tenth of a second, during which either system may still be
-/// removing older files. The JVM is still getting faster in its fifth read.
+/// Number of reads in each round. One read takes a tenth of a second, in which either system may still be
+/// removing older files. The JVM is still getting faster at its fifth read.
 const READS: usize = 5;
 const PREADS: usize = 2_000;
 const SMALL_FILES: usize = 100;

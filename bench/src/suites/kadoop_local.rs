@@ -1,5 +1,5 @@
-//! Reads on a datanode's own host, directly from the files that it lends, beside the same reads
-//! over TCP; the data is in memory.
+//! Reads on a datanode's host, directly from the files that the datanode lends, compared with the same reads
+//! over TCP. The data is in memory.
 //!
 //! `BENCH_KADOOP_MIB`: a file's size, 256 by default. `BENCH_KADOOP_DIR`,
 //! `BENCH_KADOOP_ROUNDS`: as in `kadoop-hdfs`.

@@ -1,16 +1,16 @@
-//! The effects of a lost server on clients of Kadoop. A client, a namenode and six datanodes, each a
-//! process on a host of its own at 1 Gbit/s, with the defaults of `strait namenode` and `strait
-//! datanode`, data in memory; needs root.
+//! The effects of a lost server on clients of Kadoop. A client, a namenode and six datanodes are processes on
+//! separate hosts with links of 1 Gbit/s. The servers have the default settings, and their data is in memory.
+//! Needs root.
 //!
-//! - The namenode is killed, as by `kill -9`, and started again at once, with many files. Callers go
-//!   on meanwhile: one stats a file, one writes small files, one reads them. Measures the longest time
-//!   between two successes of each.
-//! - A datanode is killed that has one replica of each of a file's chunks; the other one is on one of
-//!   the other five. Measures the time until the namenode counts it as dead, and the rate of the
-//!   copies from then on.
+//! - A namenode with many files is killed, as by `kill -9`, and restarted at once. Three callers continue
+//!   during that: one stats a file, one writes small files, one reads small files. Measures the longest time
+//!   between two successful calls of each.
+//! - A datanode is killed that has one of the two replicas of each chunk of a file; the other replicas are
+//!   spread over the other five datanodes. Measures the time until the namenode counts the datanode as dead,
+//!   and the rate of the copies after that.
 //!
-//! `BENCH_RECOVERY_FILES`: 200,000 by default, each with a chunk; 0 omits this part.
-//! `BENCH_RECOVERY_MIB`: bytes on the lost datanode, 1,024 by default; 0 omits this part.
+//! `BENCH_RECOVERY_FILES`: files of the first part, 200,000 by default, each with a chunk; 0 omits the part.
+//! `BENCH_RECOVERY_MIB`: MiB on the lost datanode in the second part, 1,024 by default; 0 omits the part.
 //! `BENCH_RECOVERY_ROUNDS`: 3 by default. `BENCH_KADOOP_DIR`: as in `kadoop-hdfs`.
 
 use crate::Result;
@@ -33,10 +33,10 @@ const SMALL: &str = "12345";
 const PIECE_BYTES: usize = 1 << 20;
 const VICTIM: usize = 0;
 const REPLICATION: u16 = 2;
-/// Callers run so long before the namenode is killed, and after each has had an answer again.
+/// How long callers run before the namenode is killed, and again after each has had an answer.
 const CALM: Duration = Duration::from_secs(1);
 const DEADLINE: Duration = Duration::from_secs(120);
-/// Goals.
+/// The goals, which the table shows as limits.
 const LONGEST_GAP_S: f64 = 2.0;
 const NOTICED_S: f64 = 11.0;
 const COPIED_MB_S: f64 = 300.0;
@@ -55,7 +55,7 @@ pub fn run() -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// A caller's work: the calls with this number.
+/// A caller's work: makes the calls with this number.
 type Call = fn(&Rack, usize) -> std::result::Result<(), Failure>;
 
 const CALLERS: [(&str, Call); 3] = [("stat", stat), ("create, 5 bytes, close", create), ("open, read", read)];
@@ -168,7 +168,7 @@ fn lose_datanode(mib: usize, rounds: usize) -> Result<Vec<Row>> {
         let path = format!("/file-{round}");
         write_at_victim(&rack, &path, mib)?;
         let bytes = (mib * PIECE_BYTES) as u64;
-        // The namenode may still name the victim for a moment.
+        // For a moment, the namenode may still list the victim.
         let victim = rack.datanode_host(VICTIM).address();
         let is_whole = || {
             let found = rack.client.locations(&rack.caller, &path, 0, u64::MAX).unwrap_or_default();
@@ -183,7 +183,7 @@ fn lose_datanode(mib: usize, rounds: usize) -> Result<Vec<Row>> {
             let whole = wait_until(DEADLINE, is_whole).then(|| killed.elapsed());
             (seen, whole)
         });
-        let (seen, whole) = seen.zip(whole).ok_or(format!("{path} isn't whole after {DEADLINE:?}"))?;
+        let (seen, whole) = seen.zip(whole).ok_or(format!("{path} lacks replicas after {DEADLINE:?}"))?;
         let rate = bytes as f64 / 1e6 / (whole - seen).as_secs_f64();
         println!(
             "datanode killed, round {round}: dead after {seen:.2?}, whole after {whole:.2?}, {rate:.0} MB/s"
@@ -202,7 +202,7 @@ fn lose_datanode(mib: usize, rounds: usize) -> Result<Vec<Row>> {
     Ok(vec![noticed.with_limit(NOTICED_S), rate.with_limit(COPIED_MB_S)])
 }
 
-/// Writes a file at the victim's host: so the victim has the first replica of each chunk.
+/// Writes a file on the victim's host, so that the victim has the first replica of each chunk.
 fn write_at_victim(rack: &Rack, path: &str, mib: usize) -> Result<()> {
     let client = rack.client_at(VICTIM)?;
     let piece: Bytes = (0..PIECE_BYTES).map(|at| (at.wrapping_mul(37) >> 3) as u8).collect();

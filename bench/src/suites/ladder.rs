@@ -1,13 +1,16 @@
-//! One small call by the ways of Randy Abernethy's article on Thrift's performance: SOAP, REST, Thrift JSON over
-//! HTTP, Thrift JSON over TCP, Thrift binary over TCP. The article's servers and clients are in Java, in today's
-//! versions of its libraries ([bench/ladder](../../ladder)). Beside them is a gateway, asked for the status of a file
-//! in memory, and for reference compact, TLS, Thrift's C++ servers, FlexRPC, gRPC and a bare ping-pong.
+//! One small call in the ways of Randy Abernethy's article on Thrift's performance: SOAP, REST, Thrift JSON
+//! over HTTP, Thrift JSON over TCP, Thrift binary over TCP. A rung of the ladder is a server, called in one
+//! of these ways. The article's servers and clients are in Java, with today's versions of its libraries
+//! ([bench/ladder](../../ladder)). They are compared with a gateway, which returns the status of a file in
+//! memory. Further rungs for reference: Thrift compact, TLS, Thrift's C++ servers, FlexRPC, gRPC and a bare
+//! ping-pong.
 //!
-//! Three loads: one caller by the way's own Java library, and one and four callers by one light load
-//! generator, whose bars compare the servers. `ladder-article.svg` is the article's picture.
+//! There are three loads: one caller with the way's own Java library, and one and four callers of a light
+//! load generator, whose bars compare the servers. `ladder-article.svg` is the article's picture.
 //!
-//! `BENCH_LADDER_CALLS`: calls of each rung and load, 100,000 by default, 1,000,000 in the article.
-//! `BENCH_LADDER_ROUNDS`: rounds among which they are divided, 5 by default, after one that isn't counted.
+//! `BENCH_LADDER_CALLS`: calls for each rung and load, 100,000 by default, 1,000,000 in the article.
+//! `BENCH_LADDER_ROUNDS`: rounds over which these calls are divided, 5 by default, after one that isn't
+//! counted.
 
 mod caller;
 mod picture;
@@ -36,10 +39,10 @@ struct Figures {
     of: &'static str,
     load: Load,
     rounds: Vec<Measured>,
-    /// Processor time of all counted rounds.
+    /// CPU seconds of the server and of the client in all counted rounds.
     server_seconds: f64,
     client_seconds: f64,
-    /// Peaks of resident memory.
+    /// Peak resident memory of the server and of the client.
     server_mib: f64,
     client_mib: f64,
 }
@@ -49,7 +52,7 @@ struct Metric {
     name: &'static str,
     unit: &'static str,
     better: Better,
-    /// Its values, round by round or of all rounds together.
+    /// The figure's values: one for each round, or one for all rounds.
     of: fn(&Figures) -> Vec<f64>,
 }
 
@@ -95,7 +98,8 @@ pub fn run() -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Rounds of slices of each rung, every other round backwards. The first round isn't counted.
+/// Runs rounds in which each rung makes a slice of calls. Every second round is in reverse order. The first
+/// round isn't counted.
 fn measure(rungs: &mut [Rung], load: Load, calls: usize, rounds: usize) -> Result<Vec<Figures>> {
     let mut all = Vec::new();
     for rung in rungs.iter_mut() {
@@ -167,10 +171,10 @@ impl Figures {
 
 fn find<'a>(all: &'a [Figures], load: Load, way: &str, of: &str) -> Result<&'a Figures> {
     let found = all.iter().find(|figures| (figures.load, figures.way, figures.of) == (load, way, of));
-    Ok(found.ok_or_else(|| format!("no rung {of}: {way}"))?)
+    Ok(found.ok_or_else(|| format!("there is no rung {of}: {way}"))?)
 }
 
-/// Rows of two rungs, of which the other is the limit.
+/// Rows that compare two rungs, of which the second is the limit.
 fn pairs(all: &[Figures]) -> Result<Vec<Row>> {
     let bare = all.iter().find(|figures| figures.load == ONE && figures.of == BARE).ok_or("no ping-pong")?;
     let mut rows = vec![beside(&P50, find(all, ONE, BINARY, OURS)?, bare, ", 1.3 × at most")];
@@ -190,7 +194,7 @@ fn pairs(all: &[Figures]) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// A row of two rungs, whose ratio is taken round by round.
+/// A row that compares two rungs. The ratio is the median of the rounds' ratios.
 fn beside(metric: &Metric, ours: &Figures, other: &Figures, wanted: &str) -> Row {
     let (values, others) = ((metric.of)(ours), (metric.of)(other));
     let ratios = values.iter().zip(&others).map(|(ours, other)| ours / other).collect();
@@ -202,7 +206,8 @@ fn beside(metric: &Metric, ours: &Figures, other: &Figures, wanted: &str) -> Row
     }
 }
 
-/// A metric of all rungs under a load. Ours is Thrift binary over TCP, the others are peers.
+/// A row with a metric of all rungs under one load. Ours is the gateway with Thrift binary over TCP; the
+/// others are peers.
 fn row(all: &[Figures], load: Load, metric: &Metric) -> Result<Row> {
     let ours = find(all, load, BINARY, OURS)?;
     let case = format!("{}, {}", metric.name, load.name());
@@ -211,7 +216,7 @@ fn row(all: &[Figures], load: Load, metric: &Metric) -> Result<Row> {
     Ok(others.fold(row, |row, figures| row.with_peer(&figures.rung, metric.sample(figures).median())))
 }
 
-/// Prints a line for each rung.
+/// Prints a table for each load, with a line for each rung.
 fn print(all: &[Figures]) {
     for load in LOADS {
         print!("{:<40}", load.name());

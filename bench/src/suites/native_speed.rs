@@ -1,6 +1,6 @@
-//! One client on a gateway over a directory whose file is in the page cache. Beside it the same
-//! without Strait: a bare Thrift server that answers from memory, a bare TLS stream, a bare
-//! ping-pong of the same bytes.
+//! One client reads from a gateway whose store is a directory; the file is in the page cache. The limits are
+//! the same without Strait: a bare Thrift server that answers from memory, a bare TLS stream, and a bare
+//! ping-pong with as many bytes.
 //!
 //! `STRAIT_BENCH_MIB`: the file's size, 1,024 MiB by default.
 
@@ -19,7 +19,7 @@ use strait_testkit::{Authority, Process, free_port};
 
 const RUNS: usize = 7;
 const CALL_BYTES: usize = 4_096;
-/// Bytes of a read request, and of an answer beside its data, in the framed binary wire.
+/// Bytes of a read request, and of an answer without its data, in the framed binary protocol.
 const REQUEST_BYTES: usize = 68;
 const ANSWER_HEADER_BYTES: usize = 48;
 /// Each call is a round trip, so this case reads fewer bytes than the others.
@@ -77,7 +77,7 @@ fn to_memory(remote: &str, blocking: Option<usize>, ca: Option<String>) -> Copyi
     Copying { action: "get", remote: remote.into(), local: "-".into(), blocking, ca }
 }
 
-/// MB/s of two commands that read so many MiB each.
+/// Measures the MB/s of two commands in turn, each of which reads `mib` MiB.
 fn streaming(case: &str, mib: usize, ours: impl Fn() -> Command, bare: impl Fn() -> Command) -> Result<Row> {
     let megabytes = (mib << 20) as f64 / 1e6;
     let rate = |command: Command| Ok(megabytes / staged(vec![command])?.work_s);
@@ -85,7 +85,7 @@ fn streaming(case: &str, mib: usize, ours: impl Fn() -> Command, bare: impl Fn()
     Ok(Row::of_pair(case, "MB/s", Better::Higher, RUNS, &pair))
 }
 
-/// The bare server, which serves any file of one length.
+/// The bare Thrift server. It serves every path as a file of the same length.
 struct Volo {
     address: SocketAddr,
     _process: Process,
@@ -104,7 +104,7 @@ impl Volo {
     }
 }
 
-/// Round trips a second of two threads and a socket, with the bytes of a read.
+/// Round trips a second between two threads over a socket, with as many bytes as a read has.
 fn ping_pong(count: usize) -> Result<f64> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let mut near = TcpStream::connect(listener.local_addr()?)?;

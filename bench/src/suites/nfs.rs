@@ -1,6 +1,6 @@
-//! libnfs's `nfs-cp` on a directory that both `strait nfs` and NFS-Ganesha serve, as whole processes. The
-//! files are in the page cache. Ganesha registers with an rpcbind, whose port and names are fixed. So all
-//! of them have a network and a /run of their own (needs root).
+//! libnfs's `nfs-cp`, as a whole process, with files of a directory that both `strait nfs` and NFS-Ganesha
+//! serve. The files are in the page cache. Ganesha registers with rpcbind, whose port and file names are
+//! fixed. So all programs run in a separate network namespace, and with a separate /run (needs root).
 //!
 //! `STRAIT_BENCH_MIB`: the file's size, 1,024 MiB by default.
 
@@ -21,10 +21,10 @@ const START_DEADLINE: Duration = Duration::from_secs(60);
 const GANESHA_PORT: u16 = 23_049;
 const GANESHA_MOUNT_PORT: u16 = 23_050;
 const STRAIT_PORT: u16 = 23_060;
-/// Debian's.
+/// Directory of Ganesha's plugins in Debian.
 const GANESHA_PLUGINS: &str = "/usr/lib/x86_64-linux-gnu/ganesha";
 
-/// rpcbind and Ganesha, which end with the namespace of their processes.
+/// Script that starts rpcbind and Ganesha. They end with their PID namespace.
 const SERVE: &str = r#"
     PATH=$PATH:/usr/sbin:/sbin
     mount -t tmpfs tmpfs /run && mkdir /run/rpcbind /run/ganesha && ip link set lo up
@@ -41,7 +41,7 @@ pub fn run() -> Result<Vec<Row>> {
     fs::create_dir(&logs)?;
     let servers = Servers::start(dir.path(), export.clone(), &logs)?;
 
-    // nfs-cp overwrites no file, and Ganesha remembers the names of removed ones.
+    // Copy to a new name each time: nfs-cp doesn't overwrite files, and Ganesha caches names of removed ones.
     let memory = tempfile::tempdir_in("/dev/shm")?;
     let copies = Cell::new(0);
     let fresh = || {
@@ -52,7 +52,7 @@ pub fn run() -> Result<Vec<Row>> {
     let read = |of| {
         let to = memory.path().join(fresh());
         let took = servers.copy(&servers.url(of, "large"), &to.display().to_string())?;
-        // A fast wrong answer isn't one.
+        // Check the copy: a fast but wrong copy doesn't count.
         if fs::metadata(&to)?.len() != (mib as u64) << 20 {
             return Err(format!("{of:?}: the copy has another length").into());
         }
@@ -93,7 +93,7 @@ impl Served {
     }
 }
 
-/// Both servers of one directory, ended when dropped.
+/// Both servers of the directory. A drop ends them.
 struct Servers {
     ganesha: Process,
     _strait: Process,
@@ -117,7 +117,7 @@ impl Servers {
         unshare.arg(&configuration);
         let mut ganesha = Process::spawn("ganesha", unshare, logs)?;
         let space = ganesha.id();
-        // Its namespaces are there as soon as it answers.
+        // Once Ganesha answers, its namespaces exist.
         ganesha.wait_ready(START_DEADLINE, || answers(space, &Served::Ganesha.url(&export, "")))?;
 
         let mut strait = within(space, &host::strait()?);
@@ -132,13 +132,13 @@ impl Servers {
         of.url(&self.export, name)
     }
 
-    /// Seconds of a copy.
+    /// Copies a file, and returns the seconds that it took.
     fn copy(&self, from: &str, to: &str) -> Result<f64> {
         seconds(within(self.ganesha.id(), Path::new("nfs-cp")).args([from, to]))
     }
 }
 
-/// A program in the network of a process.
+/// A command for a program in the network namespace of a process.
 fn within(process: u32, program: &Path) -> Command {
     let mut command = Command::new("nsenter");
     command.args(["--target", &process.to_string(), "--net"]).arg(program);

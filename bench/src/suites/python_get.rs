@@ -1,5 +1,5 @@
-//! Python reads a large file from a real HDFS through the gateway, beside Hadoop's own shell, the
-//! usual way today, as whole processes.
+//! A Python program reads a large file from a real HDFS through the gateway. The limit is Hadoop's own shell,
+//! the usual way today. Measures whole processes.
 
 use crate::Result;
 use crate::host::{Gateway, make_file, seconds, setting};
@@ -36,7 +36,7 @@ pub fn run() -> Result<Vec<Row>> {
     let pair = interleave(RUNS, &mut ours, theirs)?;
     ours()?;
     if std::fs::read(&source)? != std::fs::read(&target)? {
-        return Err("the file came back changed: a fast wrong answer isn't one".into());
+        return Err("the copied file differs from the original".into());
     }
     let case = format!("{mib} MiB from HDFS, whole process; limit: FsShell -get");
     Ok(vec![Row::of_pair(case, "s", Better::Lower, RUNS, &pair)])

@@ -1,5 +1,5 @@
-//! Fig. 5 and 6 of the FlexRPC paper: the bandwidth of single calls at 1 Gbit/s, by one caller and
-//! by several. Also four callers on loopback, where only the system itself is the limit.
+//! Fig. 5 and 6 of the FlexRPC paper: the bandwidth of single calls over a link of 1 Gbit/s, with one caller
+//! and with several. Also with four callers on loopback, where no link limits the system.
 
 use crate::Result;
 use crate::host::setting;
@@ -7,9 +7,9 @@ use crate::report::{Better, Row};
 use crate::rpc::{BARE, Case, Contest, LIBTIRPC, OURS, Place, Programs, Slice, TCP_PEERS, size};
 use strait_testkit::{LinkRate, Network};
 
-/// The paper's network.
+/// The rate of the links in the paper's network.
 const LINK: LinkRate = LinkRate::mbit(1_000);
-/// Jumbo frames: the links should be the limit, not the cores that simulate them.
+/// Jumbo frames, so that the links are the limit, and not the cores that simulate them.
 const PACKET_BYTES: u32 = 9_000;
 const UDP_SIZES: [usize; 4] = [1 << 10, 4 << 10, 16 << 10, 60 << 10];
 const TCP_SIZES: [usize; 6] = [1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];

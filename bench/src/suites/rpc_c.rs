@@ -1,6 +1,6 @@
-//! Calls of C programs, by the installed library and frpcgen's stubs at both ends, beside the same calls
-//! in Rust, which sends and takes plain bytes, and in C by libtirpc with rpcgen's stubs. In the placements
-//! of `rpc-latency`, over both transports.
+//! Calls between C programs, with the installed library and frpcgen's stubs on both sides. They are compared
+//! with the same calls in Rust, which sends and receives plain bytes, and in C with libtirpc and rpcgen's
+//! stubs. In the placements of `rpc-latency`, over both transports.
 
 use crate::Result;
 use crate::host::setting;

@@ -1,5 +1,5 @@
-//! The cost of the response cache: a lookup before a call, and storing the result after it. The
-//! paper (section V.B) has 5 µs.
+//! The cost of the response cache for each call: a lookup before the call, and storing the result after it.
+//! In the paper (section V.B), it is 5 µs.
 
 use crate::Result;
 use crate::pairs::Sample;
@@ -12,13 +12,13 @@ use strait_flexrpc::{AdmissionLimits, CallId, SessionId};
 
 const RUNS: usize = 21;
 const CALLS: u64 = 20_000;
-/// Callers of one client, each with its handle.
+/// Number of callers of one client, each with a handle.
 const HANDLES: u32 = 16;
 const THREADS: [u8; 2] = [1, 4];
-/// Empty and small results, with the head that the server stores with them. With large ones, most
-/// of the time goes to freeing their memory, with or without a cache.
+/// Bytes of an empty and of a small result, including the head that the server stores with it. With large
+/// results, freeing their memory takes most of the time, with or without a cache.
 const ANSWERS: [usize; 2] = [68, 68 + 1024];
-/// A tenth of the paper's.
+/// Bound of the cost: a tenth of the paper's.
 const BOUND_US: f64 = 0.5;
 
 pub fn run() -> Result<Vec<Row>> {
@@ -33,7 +33,7 @@ pub fn run() -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Each thread serves one client's calls.
+/// Microseconds of a call in the cache. Each thread serves the calls of one client.
 fn micros_a_call(threads: u8, answer: usize) -> Result<f64> {
     let admission = Admission::new(AdmissionLimits::default());
     let together = Barrier::new(threads.into());
@@ -58,6 +58,6 @@ fn micros_a_call(threads: u8, answer: usize) -> Result<f64> {
         threads.into_iter().map(|thread| thread.join().unwrap_or_default()).collect()
     });
     let times: Option<Vec<f64>> = times.into_iter().collect();
-    let times = times.ok_or("a new call is refused, or taken for a duplicate")?;
+    let times = times.ok_or("the cache refused a new call, or took it for a duplicate")?;
     Ok(Sample::new(times).median())
 }

@@ -1,5 +1,5 @@
-//! Chains that cross each other, A→B→C and C→B→A, with more callers than the servers have workers.
-//! No cycle of calls may wait for itself: a call that times out fails the suite.
+//! Chains of calls in opposite directions, A→B→C and C→B→A, with more callers than the servers have
+//! workers. They mustn't deadlock: a call that times out fails the suite.
 
 use crate::Result;
 use crate::host::setting;
@@ -9,7 +9,7 @@ use crate::rpc::{Client, OURS, Place, Programs, Server, Slice};
 use std::net::SocketAddr;
 use std::thread;
 
-/// Callers in each direction.
+/// Number of callers in each direction.
 const CALLERS: usize = 64;
 const BYTES: usize = 32 << 10;
 const MODE: &str = "serial@3";

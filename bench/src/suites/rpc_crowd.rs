@@ -1,4 +1,4 @@
-//! Ten thousand clients connected, a hundred of them busy: the cost of the idle ones.
+//! The cost of ten thousand idle clients for a server, and for a hundred busy clients.
 
 use crate::Result;
 use crate::host::{setting, status};
@@ -6,7 +6,7 @@ use crate::pairs::{Sample, interleave};
 use crate::report::{Better, Row};
 use crate::rpc::{Client, OURS, Place, Programs, Server};
 
-/// In thousands: each caller of this mode represents so many.
+/// Thousands of idle clients: each caller of the mode `other-clients` represents a thousand.
 const IDLE_THOUSANDS: usize = 10;
 const BUSY: usize = 100;
 const MILLISECONDS: usize = 300;

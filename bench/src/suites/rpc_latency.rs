@@ -1,6 +1,6 @@
-//! Fig. 4 of the FlexRPC paper: the latency of single calls with an empty result, over both
-//! transports, beside bare sockets and peers. In three placements, since the CPUs of the two
-//! threads matter more than their work. Also the CPU time of a call, and of an idle server.
+//! Fig. 4 of the FlexRPC paper: the latency of single calls with an empty result, over both transports,
+//! compared with bare sockets and peers. In three placements: on which CPUs client and server run matters
+//! more than their work. Also the CPU time of a call, and of an idle server.
 
 use crate::Result;
 use crate::host::setting;
@@ -13,7 +13,7 @@ use crate::rpc::{
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// The paper's sizes, and the largest for a datagram.
+/// The paper's sizes, and the largest that a datagram can carry.
 const UDP_SIZES: [usize; 7] = [0, 1 << 10, 2 << 10, 4 << 10, 8 << 10, 16 << 10, 60 << 10];
 const TCP_SIZES: [usize; 8] = [0, 1 << 10, 2 << 10, 4 << 10, 8 << 10, 16 << 10, 64 << 10, 1 << 20];
 /// Sizes for which the suite reports CPU time.
@@ -22,13 +22,13 @@ const CPU_SIZES: [usize; 4] = [0, 16 << 10, 64 << 10, 1 << 20];
 const GAP_US: usize = 300;
 const GAP_MILLISECONDS: usize = 60;
 const GAP_SIZES: [usize; 2] = [0, 16 << 10];
-/// Each turn of the other work takes some milliseconds.
+/// Duration of a slice on the busy CPU, where each time slice of the other program takes some milliseconds.
 const BUSY_MILLISECONDS: usize = 100;
-/// Connections of an idle server.
+/// Number of connections of the idle server.
 const IDLE_CONNECTIONS: usize = 100;
 const SETTLE: Duration = Duration::from_secs(1);
 const IDLE: Duration = Duration::from_secs(2);
-/// Percent of a core.
+/// Bound of the idle server's CPU use, in percent of a core.
 const IDLE_BOUND: f64 = 1.0;
 
 pub fn run() -> Result<Vec<Row>> {
@@ -65,8 +65,8 @@ pub fn run() -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Calls on a CPU that others use too, where a caller that spins loses its turn. Reports the mean,
-/// which includes the calls that wait for a turn.
+/// Measures calls on a CPU that another program also uses, so that a caller that spins uses up its time
+/// slice. Reports the mean, which includes the calls that wait for the other program.
 fn busy(programs: &Programs, rounds: usize) -> Result<Vec<Row>> {
     let _others = OtherWork::start(Place::Same)?;
     let mut contest = Contest::on_loopback(programs, Place::Same, &[BARE, OURS])?;
@@ -80,14 +80,14 @@ fn busy(programs: &Programs, rounds: usize) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// CPU time of a call at both ends together. Not for peers: threads that end with their connection
-/// take their counted time with them.
+/// CPU time of a call, of client and server together. Not for peers: the time of threads that have ended with
+/// their connection isn't readable.
 fn cpu_row(slices: &Slices, name: String) -> Result<Row> {
     let micros = |slice: &Slice| slice.cpu_seconds * 1e6 / slice.calls as f64;
     Ok(Row { peers: BTreeMap::new(), ..slices.row(name, "µs", Better::Lower, micros)? })
 }
 
-/// CPU use of a server without calls.
+/// Measures the CPU use of a server with connections but without calls.
 fn idle(programs: &Programs) -> Result<Row> {
     let server = Server::start(programs, OURS, Place::Anywhere, None)?;
     let mut client = Client::start(programs, OURS, Place::Anywhere, None, &[server.address])?;

@@ -1,6 +1,6 @@
-//! Fig. 7 and 8 of the FlexRPC paper: the effective bandwidth of multicasts at 1 Gbit/s. An
-//! argument for several callees counts once. The limit for parallel multicasts is a single call by
-//! bare sockets; for chains it is a chain of relays that only forward bytes.
+//! Fig. 7 and 8 of the FlexRPC paper: the effective bandwidth of multicasts over links of 1 Gbit/s. An
+//! argument counts once, although it goes to several callees. The limit for parallel multicasts is a single
+//! call with bare sockets. For chains, it is a chain of relays that only forward bytes.
 
 use crate::Result;
 use crate::host::setting;
@@ -9,23 +9,23 @@ use crate::report::{Better, Row};
 use crate::rpc::{BARE, Case, Contest, Entry, LIBTIRPC, OURS, Programs, Slice, Slices, size};
 use strait_testkit::{LinkRate, Network};
 
-/// Hosts as in the paper, including the caller's.
+/// Number of hosts, including the caller's, as in the paper.
 const HOSTS: usize = 8;
 const LINK: LinkRate = LinkRate::mbit(1_000);
-/// Jumbo frames: the links should be the limit, not the cores that simulate them.
+/// Jumbo frames, so that the links are the limit, and not the cores that simulate them.
 const PACKET_BYTES: u32 = 9_000;
 const MILLISECONDS: usize = 80;
-/// Fig. 7, to three callees.
+/// Sizes of the argument in fig. 7, which goes to three callees.
 const SIZES: [usize; 6] = [1 << 10, 4 << 10, 16 << 10, 60 << 10, 256 << 10, 1 << 20];
 const UDP_MOST: usize = 60 << 10;
-/// Fig. 8.
+/// Size of the argument in fig. 8.
 const BYTES: usize = 32 << 10;
 const MOST_CALLERS: usize = 10;
 const MOST_CALLEES: usize = 7;
 /// Number of callers at which the paper compares chain and parallel.
 const COMPARED_CALLERS: usize = 4;
 const PAPER_RATIO: f64 = 2.6;
-/// A chain's bandwidth doesn't depend on its length.
+/// Size of the argument for the longest chain, whose bandwidth is compared with a single call's.
 const LONG_CHAIN_BYTES: usize = 1 << 20;
 
 const PARALLEL: &str = "parallel";
@@ -88,7 +88,7 @@ pub fn run() -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// FlexRPC both ways.
+/// Bare sockets by a chain, and FlexRPC by a chain and in parallel.
 fn chain_and_parallel<'a>(chain: &'a str, parallel: &'a str) -> [Entry<'a>; 3] {
     [
         Entry { name: BARE, system: BARE, mode: chain },
@@ -97,7 +97,7 @@ fn chain_and_parallel<'a>(chain: &'a str, parallel: &'a str) -> [Entry<'a>; 3] {
     ]
 }
 
-/// Bytes of argument a microsecond, which is MB/s.
+/// The effective bandwidth in MB/s.
 fn effective(bytes: usize) -> impl Fn(&Slice) -> f64 {
     move |slice| slice.calls as f64 * bytes as f64 / slice.seconds / 1e6
 }
@@ -106,9 +106,9 @@ fn row(slices: &Slices, case: String, bytes: usize) -> Result<Row> {
     slices.row(case, "MB/s", Better::Higher, effective(bytes))
 }
 
-/// The ratio round by round, beside the paper's.
+/// A row with the median of the rounds' ratios; the limit is the paper's ratio.
 fn chain_to_parallel(slices: &Slices) -> Result<Row> {
-    let figures = |name| slices.figures(name, effective(BYTES)).ok_or("it didn't take part");
+    let figures = |name| slices.figures(name, effective(BYTES)).ok_or("FlexRPC didn't take part");
     let ratios: Vec<f64> =
         figures(OURS)?.iter().zip(figures(PARALLEL)?).map(|(chain, parallel)| chain / parallel).collect();
     let name = format!("chain ÷ parallel, tcp {} to 3, callers: {COMPARED_CALLERS}", size(BYTES));

@@ -1,7 +1,7 @@
-//! Many small files in `strait up` with 1,024 descriptors: files a second beside the same files in a
-//! local directory of the same disk (create, write, fsync, rename), and whether a million of them slow
-//! anything down. `STRAIT_BENCH_FILES` sets their number (20,000), `BENCH_KADOOP_DIR` the directory
-//! (the temporary one, since memory has no syncs).
+//! Many small files in `strait up` with 1,024 descriptors. Measures files a second, compared with the same
+//! files in a local directory on the same disk (create, write, fsync, rename), and whether many files slow
+//! anything down. `STRAIT_BENCH_FILES`: their number, 20,000 by default. `BENCH_KADOOP_DIR`: the directory;
+//! by default, that for temporary files and not one in memory, where syncs cost nothing.
 
 use crate::Result;
 use crate::host::{WIRE, setting, status, strait};
@@ -25,21 +25,22 @@ use strait_wire::{
 
 const FILE_BYTES: usize = 4 << 10;
 const DESCRIPTORS: usize = 1_024;
-/// Writers of the many files.
+/// Number of concurrent writers of the many files.
 const WRITERS: usize = 8;
-/// Files of one directory.
+/// Number of files in one directory.
 const PER_DIRECTORY: usize = 1_000;
-/// Files of one measurement beside the local directory, and number of measurements.
+/// Number of files in one comparison with the local directory, and number of comparisons.
 const PAIR_FILES: usize = 800;
 const PAIRS: usize = 5;
-/// Bounds of the issue: part of the local files a second, slower at the end, MiB, seconds, ms.
+/// The bounds: least share of the local directory's rate; least rate of the last tenth relative to the first;
+/// most memory; longest restart; longest `stat` during a removal.
 const BOUND_OF_LOCAL: f64 = 0.5;
 const BOUND_OF_FIRST: f64 = 0.8;
 const BOUND_MIB: f64 = 600.0;
 const BOUND_RESTART_S: f64 = 10.0;
 const BOUND_REMOVAL_MS: f64 = 100.0;
 const DEADLINE: Duration = Duration::from_secs(120);
-/// Time after a removal in which the store still frees what was removed.
+/// Time after a removal in which the store still frees the removed files.
 const AFTER_REMOVAL: Duration = Duration::from_secs(10);
 
 pub fn run() -> Result<Vec<Row>> {
@@ -112,7 +113,7 @@ fn one(case: impl Into<String>, unit: &str, better: Better, figure: f64, bound: 
     Row::new(case, unit, better, 1, &Sample::new(vec![figure])).with_limit(bound)
 }
 
-/// Starts `strait up` with few descriptors, and waits for its port.
+/// Starts `strait up` with [`DESCRIPTORS`] descriptors, and waits until its port accepts connections.
 fn start(directory: &Path, address: SocketAddr) -> Result<Process> {
     let mut command = Command::new("sh");
     command.current_dir(directory).args(["-c", &format!("ulimit -n {DESCRIPTORS}; exec \"$0\" \"$@\"")]);
@@ -128,7 +129,8 @@ fn connect(address: SocketAddr) -> Client {
     client
 }
 
-/// Files a second of all writers, each of which gets its own function to write a file by its number.
+/// Files a second of all writers together. `writer` makes a writer's function, which writes the file with a
+/// number.
 fn rate<W>(files: usize, writers: usize, writer: impl Fn(usize) -> W + Sync) -> Result<f64>
 where
     W: FnMut(usize) -> Result<()>,
@@ -149,7 +151,7 @@ where
     Ok((each * writers) as f64 / begin.elapsed().as_secs_f64())
 }
 
-/// Writes files into directories below `at`.
+/// Returns a function that writes files into directories below `at`.
 fn our_files(address: SocketAddr, at: String) -> impl FnMut(usize) -> Result<()> {
     let mut client = connect(address);
     move |file| {
@@ -173,7 +175,7 @@ fn write(client: &mut Client, path: &str) -> Result<()> {
     Ok(())
 }
 
-/// Writes files as a careful program does on a local disk.
+/// Returns a function that writes files as a careful program does on a local disk.
 fn local_files(at: &Path) -> impl FnMut(usize) -> Result<()> {
     let (at, of) = (at.to_owned(), format!("{:?}", thread::current().id()));
     move |file| {
@@ -194,7 +196,7 @@ fn read(client: &mut Client, path: &str) -> bool {
     read.is_ok_and(|read| read.data.is_some_and(|data| data.len() == FILE_BYTES))
 }
 
-/// The longest `stat`, in ms, while all of the files are removed and freed.
+/// The longest `stat`, in ms, while all files are removed and freed.
 fn beside_removal(address: SocketAddr) -> Result<f64> {
     let removed = AtomicBool::new(false);
     thread::scope(|scope| {

@@ -1,12 +1,12 @@
-//! The cost of the adapters for other people's stores, above the library that each one wraps.
+//! The cost of the adapters for foreign stores, compared with the library that each adapter wraps.
 //!
-//! - [`plugin`]: a call of a plugin that answers at once, in this process and in one of its own.
-//! - [`library`]: a file of a real HDFS, read by Hadoop's libhdfs, bare and behind the adapter.
-//! - [`object`]: an object of an S3 server, written and read by crate `object_store`, bare and behind the
-//!   adapter.
+//! - [`plugin`]: a call of a plugin that answers at once, in this process and in a separate one.
+//! - [`library`]: a file of a real HDFS, read with Hadoop's libhdfs, alone and through the adapter.
+//! - [`object`]: an object of an S3 server, written and read with the crate `object_store`, alone and through
+//!   the adapter.
 //!
 //! `STRAIT_BENCH_MIB`: the files' size, 1,024 MiB by default. The S3 server is MinIO if `STRAIT_TEST_MINIO`
-//! names its program, else moto, which is in Python: then the server is the limit of both.
+//! names its program, else moto. Since moto is in Python, it then limits both.
 
 pub mod library;
 mod object;

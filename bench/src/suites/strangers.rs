@@ -1,6 +1,6 @@
-//! A gateway under attack: the duration of another user's login, `stat` and `put` of 1 MiB,
-//! compared with a quiet time, and the gateway's memory. `STRAIT_BENCH_ATTACK` picks the attacks
-//! with these words in their names, `STRAIT_BENCH_SECONDS` sets the time of each (60).
+//! A gateway under attack. Measures the duration of another user's login, `stat` and `put` of 1 MiB, compared
+//! with a quiet time, and the gateway's memory. `STRAIT_BENCH_ATTACK`: a part of the names of the attacks to
+//! measure; by default, all are. `STRAIT_BENCH_SECONDS`: the duration of each attack, 60 by default.
 
 use crate::Result;
 use crate::host::{Gateway, seconds, setting, strait};
@@ -18,19 +18,19 @@ use strait_testkit::thrift::Client;
 use strait_testkit::{Process, free_port, http_request, wait_until};
 use strait_wire::{AppendDataRequest, CloseFileRequest, CreateFileRequest, methods};
 
-/// Memory that the gateway may take, MiB.
+/// Bound of the gateway's memory, in MiB.
 const BOUND_MIB: f64 = 256.0;
-/// Bound of a p99's growth relative to the quiet one.
+/// Bound of a p99 during an attack, as a multiple of the p99 in the quiet time.
 const BOUND_FACTOR: f64 = 3.0;
-/// Bound of a p99 in ms, if that is more.
+/// The bound of a p99 isn't less than this, in ms.
 const BOUND_MS: f64 = 20.0;
-/// Another local user than the gateway's.
+/// User id of a local user that isn't the gateway's.
 const OTHER_USER: u32 = 12_345;
-/// Pause between two rounds of the user, who isn't part of the load.
+/// Pause between two rounds of the measured user, so that this user adds little load.
 const PAUSE: Duration = Duration::from_millis(50);
-/// A file that takes a checksum longer than the suite.
+/// Length of a file whose checksum takes longer than the suite.
 const ENDLESS_BYTES: u64 = 1 << 40;
-/// Files that one user opens, and the size that it reads of each.
+/// Number of files that one user opens, and the MiB that it reads of each.
 const OPEN_FILES: usize = 900;
 const READ_MIB: usize = 6;
 
@@ -97,7 +97,7 @@ pub fn run() -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// One user opens [`OPEN_FILES`] and reads of each, over so many connections.
+/// An attack in which one user opens [`OPEN_FILES`] and reads from each, over this number of connections.
 fn read_over(scene: &Scene, connections: usize) -> Result<Box<dyn Any>> {
     let log_in = || log_in(scene.gateway.address, "ada", "secret").map_err(|e| format!("{e:?}"));
     put(&mut log_in()?, "/shared/read", READ_MIB + 1)?;
@@ -168,7 +168,7 @@ fn kadoop(dir: &Path) -> Result<(Process, String, String)> {
     };
     process.wait_ready(Duration::from_secs(60), || std::net::TcpStream::connect(&address).is_ok())?;
     if !wait_until(Duration::from_secs(10), || said(&process).is_some()) {
-        return Err("strait up doesn't name its store".into());
+        return Err("strait up printed no store URI".into());
     }
     let uri = said(&process).unwrap_or_default();
     for action in [&["mkdir"][..], &["chmod", "777"]] {
@@ -205,7 +205,7 @@ impl Scene {
         Ok(Self { gateway, metrics: metrics.parse()?, seconds, _kadoop: cluster, _dir: dir })
     }
 
-    /// Durations of bob's calls.
+    /// The durations of bob's calls.
     fn times(&self) -> Result<Times> {
         let (begun, mut times) = (Instant::now(), Times::default());
         while begun.elapsed() < Duration::from_secs(self.seconds) {

@@ -1,24 +1,21 @@
-//! The tables of the technical report TR-09-03: one client, and twenty, read a
-//! file of MalGen records each from HDFS (replication 1) and write it to local
-//! disk; natively, and through the gateway.
+//! The tables of the technical report TR-09-03: one client, and twenty at a time, each read a file of MalGen
+//! records from HDFS (replication 1) and write it to the local disk; natively, and through the gateway.
 //!
-//! The report's native program is the limit: HDFS's Java client with blocking buffers of 4,096
-//! bytes, reading and writing in turn. Our clients run in two settings: the same structure, and
-//! their defaults.
+//! The limit is the report's native program: HDFS's Java client, which reads and writes buffers of 4,096
+//! bytes in turn. Our clients run in two ways: with the same structure, and with their defaults.
 //!
 //! | variable | default | |
 //! | --- | --- | --- |
 //! | `STRAIT_BENCH_PLACES` | `loopback,hosts` | where to measure |
-//! | `STRAIT_BENCH_CLIENTS` | `1,20` | |
-//! | `STRAIT_BENCH_RECORDS` | 10,000,000 | of one client's file; 101 bytes each |
-//! | `STRAIT_BENCH_RECORDS_EACH` | 1,000,000 | of each of many clients' files |
+//! | `STRAIT_BENCH_CLIENTS` | `1,20` | numbers of clients |
+//! | `STRAIT_BENCH_RECORDS` | 10,000,000 | records in the file of a single client; 101 bytes each |
+//! | `STRAIT_BENCH_RECORDS_EACH` | 1,000,000 | records in the file of each of many clients |
 //! | `STRAIT_BENCH_HOSTS` | 4 | hosts with a datanode and clients |
-//! | `STRAIT_BENCH_RUNS` | 5; 3 of many clients | counted rounds |
+//! | `STRAIT_BENCH_RUNS` | 5; with many clients, 3 | counted rounds |
 //! | `STRAIT_BENCH_WITHOUT` | nothing | readers to leave out, by parts of their names |
 //!
-//! The hosts are network namespaces with links of 1 Gbit/s: the namenode on
-//! one, a gateway alone on one ("an unused slave node"), and datanodes, clients
-//! and another gateway beside each datanode on the others.
+//! The hosts are network namespaces with links of 1 Gbit/s. One has the namenode, and one has only a gateway
+//! ("an unused slave node"). Each of the others has a datanode, clients and a gateway.
 
 mod contest;
 mod files;
@@ -31,11 +28,11 @@ use crate::report::Row;
 use contest::{Contestant, contest};
 use place::Place;
 
-/// The report's buffers.
+/// Size of the report's buffers.
 const REPORT_BUFFER_BYTES: usize = 4_096;
 /// Buffer size of a well-tuned native program.
 const LARGE_BUFFER_BYTES: usize = 1 << 20;
-/// Divisor of the size of files read by blocking calls of 4,096 bytes: each call there is a round
+/// Divisor of the size of the files that are read with blocking calls of 4,096 bytes: each call takes a round
 /// trip.
 const BLOCKING_SHARE: usize = 10;
 
@@ -50,7 +47,7 @@ pub fn run() -> Result<Vec<Row>> {
         let place = match name.as_str() {
             "loopback" => Place::loopback()?,
             "hosts" => Place::hosts(setting("STRAIT_BENCH_HOSTS", 4)?)?,
-            _ => return Err(format!("no place {name:?}; there are loopback and hosts").into()),
+            _ => return Err(format!("unknown place {name:?}: use loopback or hosts").into()),
         };
         for clients in list("STRAIT_BENCH_CLIENTS", "1,20") {
             rows.extend(tables(&programs, &place, clients.parse()?)?);
@@ -59,7 +56,7 @@ pub fn run() -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// The tables of the defaults and of the blocking buffers, for so many clients.
+/// Makes the tables of the defaults and of the blocking buffers, for this number of clients.
 fn tables(programs: &Programs, place: &Place, clients: usize) -> Result<Vec<Row>> {
     let (records, runs) = match clients {
         1 => (setting("STRAIT_BENCH_RECORDS", 10_000_000)?, 5),

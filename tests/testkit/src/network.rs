@@ -115,7 +115,7 @@ impl Network {
         };
         match host.run(|| wait_until(LINK_DEADLINE, refused)) {
             true => Ok(()),
-            false => Err(Failure::new(format!("{}: the link isn't up after {LINK_DEADLINE:?}", host.address))),
+            false => Err(Failure::new(format!("{}: no link after {LINK_DEADLINE:?}", host.address))),
         }
     }
 

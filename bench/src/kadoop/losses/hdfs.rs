@@ -1,4 +1,4 @@
-//! HDFS, with its timeouts as short as in the test kit. Its own Java client writes, or the adapter.
+//! HDFS, with timeouts as short as in the test kit. HDFS's own Java client or the adapter writes.
 
 use super::{DATANODES, Loss, Lossy, REPLICATION, Suffered};
 use crate::Result;
@@ -13,10 +13,11 @@ use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::time::{Duration, Instant};
 use strait_testkit::{MiniHdfs, Network, Options, http_request, spawn_bound, wait_until};
 
-/// A writer stalls for more than a minute after a link was pulled.
+/// Longest wait until HDFS is whole again. After a link was unplugged, a writer stalls for more than a
+/// minute.
 const WHOLE_DEADLINE: Duration = Duration::from_secs(180);
-/// A namenode may order a copy to the lost datanode before it knows of the loss. It orders the next one after
-/// so many seconds, 300 by default.
+/// The namenode may order a copy to the lost datanode before it knows of the loss. After this many seconds
+/// (300 by default), it orders another copy.
 const REPEAT_COPIES: (&str, &str) = ("dfs.namenode.reconstruction.pending.timeout-sec", "10");
 const NAMESYSTEM: &str = "/jmx?qry=Hadoop:service=NameNode,name=FSNamesystemState";
 
@@ -27,7 +28,7 @@ pub enum HdfsClient {
     Adapter,
 }
 
-/// The cluster and its present client, stopped when dropped, the network last.
+/// The cluster and its current client. A drop stops them, the network last.
 pub struct HdfsRack {
     kind: HdfsClient,
     client: Running,
@@ -67,7 +68,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Errors mean that it has ended already.
+        // Ignore errors: the process has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -89,7 +90,7 @@ impl HdfsRack {
         Ok(Self { kind, client, cluster, network })
     }
 
-    /// Lets another client write from now on.
+    /// Replaces the client by one of this kind, unless it is of this kind already.
     pub fn change_client(&mut self, kind: HdfsClient) -> Result<()> {
         if kind != self.kind {
             self.client = Running::start(kind, &self.cluster, &self.network)?;
@@ -98,7 +99,7 @@ impl HdfsRack {
         Ok(())
     }
 
-    /// Waits until so many datanodes are live, and no block has too few replicas.
+    /// Waits until `live` datanodes are live, and no block has too few replicas.
     fn wait_until_whole(&self, live: usize) -> Result<()> {
         let wanted = [
             format!("\"NumLiveDataNodes\" : {live},"),
@@ -111,7 +112,7 @@ impl HdfsRack {
         };
         match self.network.host(NAMENODE).run(|| wait_until(WHOLE_DEADLINE, whole)) {
             true => Ok(()),
-            false => Err(format!("HDFS isn't whole after {WHOLE_DEADLINE:?}").into()),
+            false => Err(format!("HDFS lacks datanodes or replicas after {WHOLE_DEADLINE:?}").into()),
         }
     }
 }

@@ -10,8 +10,8 @@ use strait_kadoop_client::CreateOptions;
 use strait_kadoop_wire::Failure;
 use strait_testkit::wait_until;
 
-/// Time until the namenode declares a datanode dead and a file is copied at less than a link's
-/// rate.
+/// Longest wait until the file is whole again: enough for the namenode to declare a datanode dead, and for
+/// copies at less than a link's rate.
 const WHOLE_DEADLINE: Duration = Duration::from_secs(120);
 const PIECE_BYTES: usize = 1 << 20;
 
@@ -23,7 +23,8 @@ impl KadoopRack {
         Ok(Self(Rack::start(DATANODES)?))
     }
 
-    /// Writes the file and returns the longest write. Signals when half of it is written.
+    /// Writes the file, and returns the duration of the longest write. Signals when half of the file is
+    /// written.
     fn write(
         &self,
         path: &str,
@@ -36,7 +37,7 @@ impl KadoopRack {
         let mut longest = Duration::ZERO;
         for number in 0..mib {
             if number == mib / 2 {
-                // The receiver lives as long as this.
+                // The receiver lives until this function returns.
                 let _ = half_way.send(());
             }
             let start = Instant::now();
@@ -47,7 +48,7 @@ impl KadoopRack {
         Ok(longest)
     }
 
-    /// A datanode in the newest chunk's pipeline.
+    /// A datanode in the pipeline of the newest chunk.
     fn victim(&self) -> Result<usize> {
         let newest = |number: usize| {
             let entries = std::fs::read_dir(self.0.data(number));
@@ -57,7 +58,7 @@ impl KadoopRack {
             names.filter(|name| name.ends_with(".open")).max()
         };
         let members = (0..DATANODES).filter_map(|number| Some((newest(number)?, number)));
-        Ok(members.max().ok_or("nobody has the file open")?.1)
+        Ok(members.max().ok_or("no datanode has a replica that is being written")?.1)
     }
 
     fn is_whole(&self, path: &str, bytes: u64) -> bool {

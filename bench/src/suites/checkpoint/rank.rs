@@ -1,4 +1,4 @@
-//! A rank: a process on a host, which follows orders to write and read.
+//! A rank: a process on a host, which writes and reads files by orders.
 
 use crate::Result;
 use bytes::Bytes;
@@ -16,21 +16,21 @@ use strait_store_any::OpenOptions;
 use strait_testkit::spawn_bound;
 use tokio::runtime::Runtime;
 
-/// Argument by which this program is a rank: `rank TARGET RANK RANKS OBJECT OBJECTS PATTERN`.
+/// Argument that makes this program a rank: `rank TARGET RANK RANKS OBJECT OBJECTS PATTERN`.
 pub const RANK: &str = "rank";
-/// The variable with the replicas of a rank's files.
+/// The environment variable with the number of replicas of a rank's files.
 pub const REPLICATION: &str = "BENCH_REPLICATION";
-/// A read: what buffered programs ask for at most.
+/// Bytes of one read: the most that programs with buffers request.
 const READ_BYTES: usize = 1 << 20;
-/// The shared file. `strait mount --plfs` knows it by its ending.
+/// The shared file's name. By its ending, `strait mount --plfs` stores the file by PLFS.
 pub const SHARED: &str = "shared.ckpt";
 
 /// Where in the shared file a rank's objects go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pattern {
-    /// One after the other, rank by rank.
+    /// The objects of a rank follow each other; the ranks' parts follow each other.
     Segmented,
-    /// In turn with those of other ranks.
+    /// An object of each rank in turn.
     Strided,
 }
 
@@ -43,7 +43,7 @@ impl fmt::Display for Pattern {
     }
 }
 
-/// A rank's part.
+/// The part of a job that one rank does.
 #[derive(Debug, Clone)]
 pub struct Job {
     pub rank: usize,
@@ -60,7 +60,7 @@ impl Job {
         self.ranks * self.share()
     }
 
-    /// The program of a rank.
+    /// The command that starts a rank.
     pub fn command(&self, rank: usize, target: &str) -> Result<Command> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args([RANK, target, &rank.to_string(), &self.ranks.to_string(), &self.object.to_string()]);
@@ -80,7 +80,7 @@ impl Job {
         (place * self.object) as u64
     }
 
-    /// The rank whose part this one reads: it is on another host.
+    /// The rank whose part this one reads. It runs on another host.
     fn neighbour(&self) -> usize {
         (self.rank + 1) % self.ranks
     }
@@ -104,12 +104,12 @@ impl Ranks {
         Ok(ranks)
     }
 
-    /// Seconds until the first rank has done it.
+    /// Gives an order to the first rank only. Returns the seconds until it is done.
     pub fn first(&mut self, order: &str) -> Result<f64> {
         self.some(1, order)
     }
 
-    /// Seconds until all have done it.
+    /// Gives an order to all ranks. Returns the seconds until all have done it.
     pub fn all(&mut self, order: &str) -> Result<f64> {
         self.some(self.0.len(), order)
     }
@@ -128,7 +128,7 @@ impl Ranks {
             let mut line = String::new();
             answers.read_line(&mut line)?;
             if line.trim() != "done" {
-                return Err(format!("a rank says {line:?}").into());
+                return Err(format!("a rank failed, or answered {line:?}").into());
             }
         }
         Ok(())
@@ -156,14 +156,14 @@ pub fn follow(arguments: &[&str]) -> Result<()> {
             "read one" => face.read_one()?,
             "read each" => face.read_each()?,
             "remove" => face.remove()?,
-            other => return Err(format!("no order {other:?}").into()),
+            other => return Err(format!("unknown order {other:?}").into()),
         }
         println!("done");
     }
     Ok(())
 }
 
-/// The way to the files. "one" is the shared file, "each" the rank's own.
+/// An access to the files. "one" is the shared file, "each" the rank's own file.
 trait Face {
     fn make(&mut self) -> Result<()>;
     fn write_one(&mut self) -> Result<()>;
@@ -181,12 +181,12 @@ fn object(bytes: usize) -> Bytes {
     (0..bytes).map(|at| ((at * 37) >> 3) as u8).collect()
 }
 
-/// Fails if bytes are missing: a fast wrong answer isn't one.
+/// Fails if bytes are missing: a fast but wrong answer doesn't count.
 fn whole(read: usize, expected: usize) -> Result<()> {
     if read == expected { Ok(()) } else { Err(format!("{read} bytes in place of {expected}").into()) }
 }
 
-/// Crate plfs on a store.
+/// Access by the crate plfs on a store.
 struct Library {
     runtime: Runtime,
     store: Arc<dyn FileSystem>,
@@ -292,7 +292,7 @@ impl Face for Library {
     }
 }
 
-/// A directory: a mount, or a local disk.
+/// Access by a directory: a mount, or a local disk.
 struct Directory {
     directory: PathBuf,
     job: Job,
@@ -352,7 +352,7 @@ impl Face for Directory {
         fs::remove_file(self.path(SHARED))?;
         for rank in 0..self.job.ranks {
             let removed = fs::remove_file(self.path(&own(rank)));
-            // Only N-1 was written on a local disk.
+            // On a local disk, only the shared file was written.
             if removed.as_ref().is_err_and(|error| error.kind() != std::io::ErrorKind::NotFound) {
                 removed?;
             }

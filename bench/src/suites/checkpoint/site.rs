@@ -17,13 +17,13 @@ use strait_testkit::{Host, Process, current_user};
 const DEADLINE: Duration = Duration::from_secs(60);
 /// The directory of all files.
 const DIRECTORY: &str = "/checkpoints";
-/// Files of a container's logs: two for each rank.
+/// Most files in a container's directory of logs: enough for two for each rank.
 const MOST_LOGS: usize = 1_000;
 
-/// See the module. Ends when it is dropped.
+/// The servers and the mounts. A drop ends them.
 pub struct Site {
     pub kind: Kind,
-    /// Unmounted before the servers end.
+    /// The mounts' processes and directories. They are unmounted before the servers end.
     mounts: Vec<(Process, PathBuf)>,
     _directory: tempfile::TempDir,
     hosts: usize,
@@ -37,7 +37,8 @@ impl Site {
         let directory = tempfile::tempdir()?;
         let mut site = Self { kind, mounts: Vec::new(), _directory: directory, hosts, servers };
         let uri = site.uri();
-        // Programs in C and Python act as the user of this process, which a store need not know.
+        // Let all users write: programs in C and Python act as this process's user, which the store may not
+        // know.
         for order in [&["mkdir", &*uri][..], &["chmod", "777", &*uri]] {
             let mut command = site.host(0).command(strait()?);
             crate::host::seconds(command.args(order).envs(site.servers.environment()))?;
@@ -46,7 +47,7 @@ impl Site {
             let place = site._directory.path().join(format!("mount-{number}"));
             std::fs::create_dir(&place)?;
             let mut command = site.host(number).command(strait()?);
-            // A rank opens the files of others at once.
+            // Don't cache attributes: a rank opens the files of others just after they were written.
             command.args(["mount", "--attr-cache", "0", "--plfs", &format!("*{}", ending())]);
             command.arg(&uri).arg(&place);
             command.envs(site.servers.environment());
@@ -69,12 +70,12 @@ impl Site {
         format!("{}{DIRECTORY}", self.servers.uri())
     }
 
-    /// The mount on a rank's host.
+    /// The directory of the mount on a rank's host.
     pub fn mount(&self, rank: usize) -> &Path {
         &self.mounts[rank % self.hosts].1
     }
 
-    /// Makes a rank's program run on its host, and find the store.
+    /// Makes a rank's program run on the rank's host, with the variables by which it finds the store.
     pub fn enter(&self, rank: usize, command: &mut Command) {
         command.envs(self.servers.environment());
         self.host(rank).enter(command);
@@ -85,7 +86,7 @@ impl Site {
         self.servers.sent_by_data_hosts()
     }
 
-    /// Ranks on the hosts in turn.
+    /// Starts the ranks, on the hosts in turn.
     pub fn ranks(&self, face: Face, job: &Job) -> Result<Ranks> {
         let command = |rank: usize| {
             let mut command = match face {
@@ -102,7 +103,7 @@ impl Site {
         Ranks::start((0..job.ranks).map(command).collect::<Result<Vec<_>>>()?)
     }
 
-    /// A line for each writer: MiB of its log on each datanode.
+    /// A table with a line for each writer: MiB of its log on each datanode.
     pub fn matrix(&self, ranks: usize) -> Result<String> {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let mut lines = String::new();
@@ -116,7 +117,7 @@ impl Site {
         Ok(lines)
     }
 
-    /// Bytes of a rank's log on each data host.
+    /// Number of bytes of a rank's log on each data host.
     async fn log_on_hosts(&self, rank: usize) -> Result<Vec<u64>> {
         let mut options = OpenOptions::default();
         let mut user = current_user();
@@ -153,7 +154,7 @@ fn ending() -> &'static str {
 impl Drop for Site {
     fn drop(&mut self) {
         for (process, _) in &mut self.mounts {
-            // It unmounts.
+            // This unmounts.
             process.terminate(DEADLINE);
         }
     }

@@ -1,20 +1,20 @@
-//! The C++ program that pulls files, our libhdfs, and Hadoop's own.
+//! Builds the C++ program that pulls files, our libhdfs, and Hadoop's own.
 
 use crate::Result;
 use crate::host::seconds;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Where they are.
+/// Paths of the built programs and libraries.
 pub struct Programs {
-    /// The program, which finds our libhdfs by itself.
+    /// The C++ program, which finds our libhdfs without variables.
     pub program: PathBuf,
-    /// The directories of Hadoop's library and the JVM's, for `LD_LIBRARY_PATH`.
+    /// The directories of Hadoop's libhdfs and of the JVM's library, for `LD_LIBRARY_PATH`.
     pub jni: String,
 }
 
 impl Programs {
-    /// Builds what has changed.
+    /// Builds the programs that have changed.
     pub fn build() -> Result<Self> {
         eprintln!("building the programs to measure");
         let release = std::env::current_exe()?.with_file_name("");
@@ -35,7 +35,7 @@ impl Programs {
                 .arg("bench/clients/md5_of_files.cpp")
                 .arg("-L")
                 .arg(&ours)
-                // RUNPATH, which LD_LIBRARY_PATH comes before.
+                // With RUNPATH instead of RPATH, LD_LIBRARY_PATH has precedence.
                 .args(["-lhdfs", "-Wl,--enable-new-dtags"])
                 .arg(format!("-Wl,-rpath,{}", ours.display())),
         )?;

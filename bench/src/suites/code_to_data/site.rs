@@ -14,7 +14,7 @@ use strait_testkit::{Host, Process, current_user};
 const SSH_PORT: u16 = 2222;
 const START_DEADLINE: Duration = Duration::from_secs(30);
 
-/// See the module. Ends when it is dropped.
+/// The servers, the client's host and the lists of files. A drop ends the servers.
 pub struct Site {
     pub kind: Kind,
     environment: Vec<(&'static str, String)>,
@@ -24,7 +24,7 @@ pub struct Site {
 }
 
 impl Site {
-    /// Starts all.
+    /// Starts all servers.
     pub fn start(kind: Kind, hosts: usize, programs: &Programs, inputs: &Path) -> Result<Self> {
         let directory = tempfile::TempDir::with_prefix_in("strait-site-", data_directory())?;
         let dir = directory.path();
@@ -48,12 +48,12 @@ impl Site {
         Ok(Self { kind, environment, _daemons: daemons, servers, directory })
     }
 
-    /// Stores files in a directory, one replica each, and writes lists of their paths and URIs.
+    /// Stores files in a directory, with one replica each, and writes lists of their paths and URIs.
     pub fn put(&self, files: &[PathBuf], directory: &str) -> Result<()> {
         let uri = format!("{}{directory}", self.servers.uri());
         output(self.here(&strait()?).args(["mkdir", &uri]))?;
         let put = ["put", "--replication", "1"];
-        // Many files are many words.
+        // Split the files over several commands: an argument list has a limited length.
         for files in files.chunks(500) {
             output(self.here(&strait()?).args(put).args(files).arg(format!("{uri}/")))?;
         }
@@ -101,7 +101,7 @@ fn ssh(dir: &Path, hosts: &[&Host], environment: &[(&str, String)]) -> Result<Ve
     let key = std::fs::read_to_string(dir.join("host.pub"))?;
     let known: String = hosts.iter().map(|host| format!("[{}]:{SSH_PORT} {key}", host.address())).collect();
     std::fs::write(dir.join("known"), known)?;
-    // Where sshd separates privileges; it is there already, or can't be made.
+    // sshd needs this directory for privilege separation. Ignore an error: it may exist already.
     let _ = std::fs::create_dir_all("/run/sshd");
     let mut daemons = Vec::new();
     for host in hosts {

@@ -1,4 +1,4 @@
-//! Strait's store for HDFS, or its client of a gateway, in this process.
+//! Strait's store for HDFS, or for a gateway, in this process.
 
 use super::{Client, Measured, Work};
 use crate::Result;
@@ -26,7 +26,7 @@ pub struct Adapter {
 struct Files {
     store: Arc<dyn FileSystem>,
     user: Principal,
-    /// Time for one work.
+    /// Time limit of one piece of work.
     limit: Duration,
 }
 
@@ -65,8 +65,8 @@ impl Files {
         Ok(Measured { value: (mib * PIECE_BYTES) as f64 / 1e6 / begin.elapsed().as_secs_f64(), done: mib })
     }
 
-    /// The longest write of 1 MiB, in seconds. Half-way, prints the address of the second datanode of the
-    /// present block.
+    /// Writes a file, and returns the duration of the longest write of 1 MiB, in seconds. Half-way, prints
+    /// the address of the second datanode of the current block.
     async fn write_and_tell(&self, path: &str, mib: usize, replication: u16) -> Result<f64> {
         let piece = Bytes::from(vec![7; PIECE_BYTES]);
         let mut writer = self.open(path, replication).await?;
@@ -76,7 +76,7 @@ impl Files {
                 let at = StorePath::parse(path)?;
                 let blocks = self.store.block_locations(&self.user, &at, 0..u64::MAX).await?;
                 let address = blocks.last().and_then(|block| block.addresses.get(1));
-                let address = address.ok_or("the present block has no second datanode")?;
+                let address = address.ok_or("the current block has no second datanode")?;
                 println!("{}", address.split(':').next().unwrap_or_default());
             }
             let begin = Instant::now();
@@ -98,7 +98,7 @@ impl Files {
         Ok(Measured { done: times.len(), value: Sample::new(times).median() })
     }
 
-    /// Each writer is a task.
+    /// Writes files with concurrent writers, each of which is a task.
     async fn files(&self, path: &str, count: usize, writers: usize) -> strait_store::Result<Measured> {
         let begin = Instant::now();
         let mut tasks = JoinSet::new();
@@ -138,8 +138,8 @@ impl Files {
     }
 }
 
-/// Writes as each line of the input orders, in a process of its own: `write-and-tell PATH MIB REPLICATION`,
-/// with the answers of `HdfsOrders.java`.
+/// The main function of a separate process. Follows orders on standard input, one a line: `write-and-tell
+/// PATH MIB REPLICATION`. The answers are those of `HdfsOrders.java`.
 pub fn follow_orders(uri: &str) -> Result<()> {
     let adapter = Adapter::connect(uri, Duration::MAX)?;
     for line in std::io::stdin().lines() {
@@ -157,8 +157,8 @@ pub fn follow_orders(uri: &str) -> Result<()> {
 impl Client for Adapter {
     fn measure(&mut self, work: &Work, path: &str) -> Result<Measured> {
         let (files, work, path) = (self.files.clone(), work.clone(), path.to_owned());
-        // In a task, as all of a gateway's work: the runtime's own thread is none of its workers, and would
-        // be woken for each wait.
+        // Do the work in a task, as a gateway does. The thread that calls `block_on` isn't one of the
+        // runtime's workers, and would have to be woken after each wait.
         let measured = self.runtime.spawn(async move {
             match work {
                 Work::Write { mib, replication } => files.write(&path, mib, replication).await,

@@ -1,7 +1,7 @@
-//! The light load generator. It sends one prepared request again and again over each connection, and counts
-//! the answer's bytes. It decodes nothing, so that its own cost doesn't hide the servers'.
+//! The light load generator. It repeatedly sends one prepared request over each connection, and counts the
+//! answer's bytes. It decodes nothing, so that its own cost doesn't hide the servers' costs.
 //!
-//! One thread serves all connections. With one connection it waits in `read`, with more of them in epoll.
+//! One thread serves all connections. With one connection, it waits in `read`; with more, in epoll.
 
 use crate::Result;
 use rustix::event::epoll;
@@ -15,13 +15,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A server that doesn't answer for so long has failed.
+/// A server that doesn't answer within this time has failed.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// While an answer's length is unknown, it ends when nothing follows for so long.
+/// An answer of unknown length has ended if no byte follows for this time.
 const SILENCE: Duration = Duration::from_millis(50);
-/// Most bytes of an answer in one read.
+/// Most bytes of one read.
 const BUFFER_BYTES: usize = 64 << 10;
-/// The first bytes of an answer, which tell success from failure: HTTP's status, Thrift's kind of message.
+/// Number of an answer's first bytes that are compared. They distinguish success from failure: HTTP's status,
+/// or Thrift's kind of message.
 const BEGINNING_BYTES: usize = 12;
 
 /// A call, as bytes.
@@ -29,9 +30,9 @@ const BEGINNING_BYTES: usize = 12;
 pub struct Exchange {
     /// The server.
     pub address: SocketAddr,
-    /// With TLS: the authority that vouches for the server.
+    /// With TLS, the certificate authority of the server; else None.
     pub authority: Option<PathBuf>,
-    /// A connection's first message, or nothing.
+    /// The message to send first on each connection; empty if there is none.
     pub greeting: Vec<u8>,
     /// The request.
     pub request: Vec<u8>,
@@ -41,19 +42,19 @@ pub struct Exchange {
     pub beginning: Vec<u8>,
 }
 
-/// Calls made for an order.
+/// The result of an order.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Measured {
-    /// Calls of all connections.
+    /// Number of calls over all connections.
     pub calls: usize,
-    /// From the first request to the last answer.
+    /// Time from the first request to the last answer.
     pub seconds: f64,
     /// Median latency of a call.
     pub p50_us: f64,
 }
 
 impl Exchange {
-    /// Makes the call, and learns its answer's length. The answer must contain `expected`.
+    /// Makes the call once to get the answer's length and first bytes. The answer must contain `expected`.
     pub fn learn(
         address: SocketAddr,
         authority: Option<&Path>,
@@ -69,14 +70,14 @@ impl Exchange {
         let answer = connection.unknown_answer()?;
         let text = String::from_utf8_lossy(&answer);
         if !text.contains(expected) {
-            return Err(format!("{address} answered without {expected:?}: {text:?}").into());
+            return Err(format!("the answer of {address} lacks {expected:?}: {text:?}").into());
         }
         exchange.answer_bytes = answer.len();
         exchange.beginning = answer[..answer.len().min(BEGINNING_BYTES)].to_owned();
         Ok(exchange)
     }
 
-    /// Makes so many calls over so many connections, one after the other on each.
+    /// Makes `calls` calls over `connections` connections, one after the other on each connection.
     fn measure(&self, connections: usize, calls: usize) -> Result<Measured> {
         let mut open = (0..connections).map(|_| Connection::open(self)).collect::<Result<Vec<_>>>()?;
         let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
@@ -85,7 +86,7 @@ impl Exchange {
             epoll::add(&poll, &connection.socket, data, epoll::EventFlags::IN)?;
         }
         let mut buffer = vec![0; BUFFER_BYTES];
-        // Not counted: a server may begin a thread for each connection.
+        // Don't count the first calls: the server may start a thread for each connection.
         for connection in &mut open {
             connection.send(&self.request)?;
             while !connection.receive(self, &mut buffer)? {}
@@ -129,14 +130,14 @@ impl<T: Read + Write> Stream for T {}
 struct Connection {
     socket: TcpStream,
     stream: Box<dyn Stream>,
-    /// The time of its last request.
+    /// The time of the latest request.
     sent: Instant,
-    /// Bytes of the present answer.
+    /// Number of bytes received of the current answer.
     received: usize,
 }
 
 impl Connection {
-    /// Connects and greets.
+    /// Connects, and sends the greeting.
     fn open(exchange: &Exchange) -> Result<Self> {
         let socket = TcpStream::connect(exchange.address)?;
         socket.set_nodelay(true)?;
@@ -159,7 +160,7 @@ impl Connection {
         Ok(self.stream.write_all(request)?)
     }
 
-    /// Reads once; whether the answer is complete.
+    /// Reads once. Returns whether the answer is complete.
     fn receive(&mut self, exchange: &Exchange, buffer: &mut [u8]) -> Result<bool> {
         let count = self.stream.read(buffer)?;
         let begins = exchange.beginning.len().min(count);
@@ -167,7 +168,7 @@ impl Connection {
         self.received += count;
         if count == 0 || !is_right || self.received > exchange.answer_bytes {
             let text = String::from_utf8_lossy(&buffer[..count]);
-            return Err(format!("{} gave another answer than before: {text:?}", exchange.address).into());
+            return Err(format!("{} gave another answer than at first: {text:?}", exchange.address).into());
         }
         let is_complete = self.received == exchange.answer_bytes;
         if is_complete {
@@ -176,13 +177,13 @@ impl Connection {
         Ok(is_complete)
     }
 
-    /// An answer of unknown length.
+    /// Receives an answer of unknown length.
     fn unknown_answer(&mut self) -> Result<Vec<u8>> {
         let mut answer = Vec::new();
         let mut buffer = vec![0; BUFFER_BYTES];
         loop {
             match self.stream.read(&mut buffer) {
-                Ok(0) => return Err("the server ended the connection instead of an answer".into()),
+                Ok(0) => return Err("the server ended the connection without an answer".into()),
                 Ok(count) => answer.extend_from_slice(&buffer[..count]),
                 Err(error) if error.kind() == ErrorKind::WouldBlock && !answer.is_empty() => break,
                 Err(error) => return Err(error.into()),
@@ -202,7 +203,8 @@ fn secret(authority: &Path, address: SocketAddr) -> Result<ClientConnection> {
     Ok(ClientConnection::new(Arc::new(config), address.ip().into())?)
 }
 
-/// Follows orders on standard input: first the exchange as JSON, and then `CONNECTIONS CALLS` a line.
+/// The main function of a separate process. Reads the exchange as JSON from the first line of standard input,
+/// and then an order `CONNECTIONS CALLS` from each line.
 pub fn follow_orders() -> Result<()> {
     let mut lines = std::io::stdin().lock().lines();
     let exchange: Exchange = serde_json::from_str(&lines.next().ok_or("no exchange")??)?;
@@ -216,7 +218,8 @@ pub fn follow_orders() -> Result<()> {
     Ok(())
 }
 
-/// The bare limit: answers each request of so many bytes with so many, a thread for each connection.
+/// The bare limit: a server that answers each request of `request_bytes` with `answer_bytes`, with a thread
+/// for each connection.
 pub fn serve_bare(address: &str, request_bytes: &str, answer_bytes: &str) -> Result<()> {
     let (request_bytes, answer_bytes): (usize, usize) = (request_bytes.parse()?, answer_bytes.parse()?);
     for stream in TcpListener::bind(address)?.incoming() {

@@ -1,4 +1,4 @@
-//! The article's picture: the seconds of 1,000,000 calls by each way, with the Java clients.
+//! The article's picture: the seconds of 1,000,000 calls in each way, with the Java clients.
 
 use super::rungs::{JAVA, Load};
 use super::{Figures, TIME};
@@ -8,7 +8,7 @@ use plotters::prelude::*;
 
 const WIDTH: i32 = 860;
 const LEFT: i32 = 270;
-/// Room for a figure behind its bar.
+/// Width that is left for a figure to the right of its bar.
 const RIGHT: i32 = 90;
 const BAR: i32 = 26;
 const TOP: i32 = 56;

@@ -5,20 +5,21 @@ use crate::host::seconds;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Enough for servers and clients of small calls. The same for all, so that their memory compares.
+/// Memory of each JVM: enough for servers and clients of small calls. It is the same for all, so that their
+/// memory can be compared.
 const JVM_MEMORY: &str = "-Xmx256m";
 
-/// Interfaces of which Java's clients have generated code.
+/// Interfaces for which the Java programs need generated code.
 const INTERFACES: [&str; 2] = ["examples/tradehistory/trade.thrift", "idl/dfs.thrift"];
 
-/// The programs, built.
+/// Paths of the built programs.
 pub struct Programs {
     classpath: String,
     cpp: PathBuf,
 }
 
 impl Programs {
-    /// Builds them.
+    /// Builds the programs.
     pub fn build() -> Result<Self> {
         eprintln!("building the ladder's programs");
         let target = std::env::current_exe()?.with_file_name("").join("../bench/ladder");
@@ -50,7 +51,7 @@ impl Programs {
         Ok(Self { classpath: format!("{}:{}", classes.display(), jars.trim()), cpp })
     }
 
-    /// One of the Java programs, with its temporary files in `temporary`.
+    /// The command for one of the Java programs, with its temporary files in `temporary`.
     pub fn java(&self, class: &str, temporary: &Path) -> Command {
         let mut command = Command::new("java");
         command.arg(JVM_MEMORY).arg(format!("-Djava.io.tmpdir={}", temporary.display()));
@@ -58,7 +59,7 @@ impl Programs {
         command
     }
 
-    /// The server in C++.
+    /// The command for the C++ server.
     pub fn cpp(&self) -> Command {
         Command::new(self.cpp.join("thrift-server"))
     }

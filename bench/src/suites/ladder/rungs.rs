@@ -1,5 +1,5 @@
-//! Rungs of the ladder: a server each, so that its processor time and memory are the rung's, and clients that
-//! wait for orders.
+//! Rungs of the ladder. Each rung has a separate server, so that its CPU time and memory can be measured, and
+//! clients that wait for orders.
 
 use super::caller::Measured;
 use crate::Result;
@@ -8,7 +8,7 @@ use crate::rpc;
 use std::any::Any;
 use std::time::Duration;
 
-/// Ways to call, by their names in the tables.
+/// Names of the ways to call, as in the tables.
 pub const SOAP: &str = "SOAP";
 pub const REST: &str = "REST";
 pub const JSON_HTTP: &str = "Thrift JSON over HTTP";
@@ -18,7 +18,7 @@ pub const COMPACT: &str = "Thrift compact over TCP";
 pub const REST_TLS: &str = "REST, TLS";
 pub const BINARY_TLS: &str = "Thrift binary, TLS";
 
-/// Servers, by their names in the tables.
+/// Names of the servers, as in the tables.
 pub const OURS: &str = "gateway";
 pub const JAVA: &str = "Java";
 pub const BARE: &str = "bare ping-pong";
@@ -26,20 +26,21 @@ pub const CPP: [&str; 2] = ["C++ threaded", "C++ nonblocking"];
 
 /// The article's argument, and the name of the gateway's file.
 pub const SYMBOL: &str = "CSCO";
-/// Of references whose calls end by time: the first slice, which tells how long others take.
+/// First slice of a client of bench/rpc, which makes calls for a time and not a number of calls. The slice
+/// shows how long a call takes.
 const FIRST_SLICE: Duration = Duration::from_millis(100);
 
 /// The load on a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Load {
-    /// One caller, by the Java library of the way.
+    /// One caller, with the way's Java library.
     Java,
-    /// So many callers of the light load generator, or of a reference's own library.
+    /// This number of callers, of the light load generator or of bench/rpc.
     Light(usize),
 }
 
 impl Load {
-    /// Its name in the tables.
+    /// The load's name in the tables.
     pub fn name(self) -> String {
         match self {
             Self::Java => "Java's client".into(),
@@ -57,19 +58,19 @@ pub struct Rung {
     pub of: &'static str,
     /// The server's process.
     pub server: u32,
-    /// Its clients.
+    /// The server's clients.
     pub clients: Vec<Client>,
-    /// Ends the server when dropped.
+    /// A value whose drop ends the server.
     pub _running: Box<dyn Any>,
 }
 
 /// A client that waits for orders.
 pub enum Client {
-    /// The Java library of the way.
+    /// A program with the way's Java library.
     Java(Ordered),
     /// The light load generator.
     Light(Ordered),
-    /// A client of bench/rpc, and seconds of a call in its last slice.
+    /// A client of bench/rpc, and the seconds of a call in its latest slice.
     Rpc(rpc::Client, f64),
 }
 
@@ -79,12 +80,12 @@ impl Rung {
         format!("{}: {}", self.of, self.way)
     }
 
-    /// The process of its client for this load, if it has one.
+    /// The process id of the rung's client for this load, if there is one.
     pub fn client(&self, load: Load) -> Option<u32> {
         self.clients.iter().find(|client| client.suits(load)).map(Client::id)
     }
 
-    /// Makes so many calls.
+    /// Makes this number of calls.
     pub fn measure(&mut self, load: Load, calls: usize) -> Result<Measured> {
         let client = self.clients.iter_mut().find(|client| client.suits(load)).ok_or("no such client")?;
         client.measure(load, calls)

@@ -1,4 +1,4 @@
-//! Starts the rungs: the article's five, a gateway's beside them, and references.
+//! Starts the rungs: the article's five, the gateway's, and the references.
 
 use super::caller::Exchange;
 use super::programs::Programs;
@@ -18,24 +18,24 @@ use strait_wire::{
     Wire, methods,
 };
 
-/// A JVM with Tomcat takes seconds, and longer beside others.
+/// Longest wait for a server's start. A JVM with Tomcat takes seconds, and more while other JVMs start.
 const START_DEADLINE: Duration = Duration::from_secs(120);
-/// Content of Thrift over HTTP, as its libraries name it.
+/// Content type of Thrift over HTTP, as Thrift's libraries name it.
 const THRIFT: &str = "application/x-thrift";
 const BINARY_FRAMED: Wire = Wire { protocol: Protocol::Binary, framed: true };
 const BINARY_UNFRAMED: Wire = Wire { protocol: Protocol::Binary, framed: false };
 const COMPACT_FRAMED: Wire = Wire { protocol: Protocol::Compact, framed: true };
 const JSON_UNFRAMED: Wire = Wire { protocol: Protocol::Json, framed: false };
 
-/// A call of the article's service, as Thrift's messages.
+/// The call of the article's service, as a Thrift message.
 const BINARY_CALL: &[u8] =
     b"\x80\x01\x00\x01\x00\x00\x00\x0dget_last_sale\x00\x00\x00\x01\x0b\x00\x01\x00\x00\x00\x04CSCO\x00";
 const JSON_CALL: &[u8] = br#"[1,"get_last_sale",1,1,{"1":{"str":"CSCO"}}]"#;
-/// The same as SOAP and REST have it.
+/// The same call in SOAP and in REST.
 const ENVELOPE: &[u8] = br#"<s:Envelope xmlns:s="http://schemas.xmlsoap.org/soap/envelope/"><s:Body><t:get_last_sale xmlns:t="urn:trade"><symbol>CSCO</symbol></t:get_last_sale></s:Body></s:Envelope>"#;
 const TARGET: &str = "/tradehistory/get_last_sale?symbol=CSCO";
 
-/// Starts all of them, with their files in `dir`.
+/// Starts all rungs, with their files in `dir`.
 pub fn start(dir: &Path) -> Result<Vec<Rung>> {
     let programs = Programs::build()?;
     let peers = rpc::Programs::build()?;
@@ -76,7 +76,7 @@ pub fn start(dir: &Path) -> Result<Vec<Rung>> {
     Ok(rungs)
 }
 
-/// How a gateway is called.
+/// A way to call a gateway.
 enum Form {
     Rest,
     Http,
@@ -86,13 +86,13 @@ enum Form {
 struct Starting<'a> {
     programs: &'a Programs,
     dir: &'a Path,
-    /// The gateways' certificate, and the authority that vouches for it.
+    /// The gateways' certificate and its authority.
     identity: Identity,
     authority: PathBuf,
 }
 
 impl Starting<'_> {
-    /// A Java server of the article, and both clients.
+    /// A rung of the article: its Java server, with the Java client and the load generator.
     fn java(&self, way: &'static str, form: &str, request: Vec<u8>) -> Result<Rung> {
         let address = free_address();
         let mut command = self.programs.java("Server", self.dir);
@@ -109,7 +109,7 @@ impl Starting<'_> {
         Ok(Client::Java(Ordered::start(form, command)?))
     }
 
-    /// A gateway over a store in memory, asked for the status of a file.
+    /// A rung with a gateway whose store is in memory. The call gets the status of a file.
     fn gateway(
         &self,
         way: &'static str,
@@ -156,7 +156,7 @@ impl Starting<'_> {
         Ok((rung, exchange))
     }
 
-    /// A server of Thrift's C++ library with the gateway's interface.
+    /// A rung with a server of Thrift's C++ library, which has the gateway's interface.
     fn cpp(&self, of: &'static str, kind: &str, wire: Wire) -> Result<Rung> {
         let address = free_address();
         let mut command = self.programs.cpp();
@@ -169,7 +169,7 @@ impl Starting<'_> {
         Ok(Rung { way: BINARY, of, server: process.id(), clients, _running: Box::new(process) })
     }
 
-    /// The bare limit: as many bytes there and back as in this exchange.
+    /// The bare limit: a server whose requests and answers are as long as those of this exchange.
     fn bare(&self, like: &Exchange) -> Result<Rung> {
         let address = free_address();
         let mut command = Command::new(std::env::current_exe()?);
@@ -198,7 +198,7 @@ fn free_address() -> SocketAddr {
     (Ipv4Addr::LOCALHOST, free_port()).into()
 }
 
-/// A process of the light load generator.
+/// Starts a process of the light load generator.
 fn light(exchange: &Exchange) -> Result<Client> {
     let mut command = Command::new(std::env::current_exe()?);
     command.arg(LADDER_CALLER);
@@ -207,12 +207,12 @@ fn light(exchange: &Exchange) -> Result<Client> {
     Ok(Client::Light(client))
 }
 
-/// A call of this method.
+/// The bytes of a call of this method.
 fn message<M: Method>(wire: Wire, arguments: &M::Args) -> Vec<u8> {
     M::call(wire, 1, arguments).to_bytes().to_vec()
 }
 
-/// A request of HTTP.
+/// The bytes of an HTTP request.
 fn http(method: &str, target: &str, content: &str, token: Option<&str>, body: &[u8]) -> Vec<u8> {
     let mut head = format!("{method} {target} HTTP/1.1\r\nHost: 127.0.0.1\r\n");
     if let Some(token) = token {

@@ -1,4 +1,4 @@
-//! Hadoop's libhdfs behind the adapter for libraries with hdfs.h.
+//! Hadoop's libhdfs, used through the adapter for libraries with the interface hdfs.h.
 
 use crate::Result;
 use crate::host::{seconds, setting};
@@ -39,7 +39,7 @@ pub fn run() -> Result<Vec<Row>> {
     Ok(vec![Row::of_pair(case, "MB/s", Better::Higher, RUNS, &pair)])
 }
 
-/// Seconds from a program's "ready" to its "done".
+/// Runs a program, and returns the seconds from its line "ready" to its line "done".
 fn transfer(mut command: Command) -> Result<f64> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = spawn_bound(command)?;
@@ -59,10 +59,10 @@ fn transfer(mut command: Command) -> Result<f64> {
     Ok(took)
 }
 
-/// Argument by which this program reads a file by a library: `library-get LIBRARY URI PATH`.
+/// Argument that makes this program read a file with a library: `library-get LIBRARY URI PATH`.
 pub const LIBRARY_GET: &str = "library-get";
 
-/// Reads the file as the gateway does, once a line was written to standard input.
+/// Waits for a line on standard input, and then reads the file as the gateway does.
 pub fn get(library: &str, uri: &str, path: &str) -> Result<()> {
     let store = ForeignStore::new(Arc::new(HdfsLibrary::open(library.as_ref(), uri, &[])?));
     let (who, path) = (Principal::new(&strait_testkit::current_user()), StorePath::parse(path)?);

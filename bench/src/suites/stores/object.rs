@@ -1,4 +1,4 @@
-//! An object of an S3 server.
+//! Measures an object of an S3 server.
 
 use crate::Result;
 use crate::host::setting;
@@ -100,7 +100,7 @@ impl Adapter {
     }
 }
 
-/// The library alone, in a process of its own: the product doesn't link with its HTTP client.
+/// The library alone, in a separate process: the product doesn't link with the library's HTTP client.
 struct Bare(Ordered);
 
 impl Bare {

@@ -1,4 +1,4 @@
-//! A plugin's calls.
+//! Measures a plugin's calls.
 
 use crate::Result;
 use crate::host::seconds;
@@ -16,18 +16,19 @@ use strait_store::{FileSystem, Principal, StorePath};
 use strait_store_plugin::{ForeignStore, Launch, Plugin, Remote, Spec};
 use strait_testkit::spawn_bound;
 
-/// Argument by which this program is a plugin's process.
+/// Argument that makes this program a plugin's process.
 pub const HELPER: &str = "plugin-helper";
-/// Argument by which this program answers each [`PING`] with a [`PONG`].
+/// Argument that makes this program answer each [`PING`] with a [`PONG`].
 pub const ANSWERER: &str = "answer-pings";
-/// Bytes of a request for the status of a path, and of the answer, as the plugin's process gets them.
+/// Bytes of a request for the status of a path, and of the answer, between the gateway and the plugin's
+/// process.
 const PING: usize = 24;
 const PONG: usize = 64;
 const RUNS: usize = 7;
 const CALLS_HERE: u32 = 1_000_000;
 const CALLS_APART: u32 = 50_000;
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Microseconds that a call in this process may cost.
+/// Bound of the cost of a call in this process, in microseconds.
 const BOUND_HERE: f64 = 1.0;
 
 pub fn run() -> Result<Vec<Row>> {
@@ -67,7 +68,7 @@ fn stats(plugin: &dyn Foreign, calls: u32) -> Result<f64> {
     Ok(begin.elapsed().as_secs_f64() * 1e6 / f64::from(calls))
 }
 
-/// Microseconds of a call as the gateway makes it: on a thread that may wait, within a time limit.
+/// Microseconds of a call as the gateway makes it: on a thread that may block, and with a time limit.
 fn of_store(plugin: Arc<dyn Foreign>) -> Result<f64> {
     let store = ForeignStore::new(plugin);
     let (who, path) = (Principal::new("ada"), StorePath::parse("/a/file")?);
@@ -82,7 +83,7 @@ fn of_store(plugin: Arc<dyn Foreign>) -> Result<f64> {
     Ok(begin.elapsed().as_secs_f64() * 1e6 / f64::from(CALLS_APART))
 }
 
-/// The socket of a process that answers pings.
+/// The socket to a process that answers pings.
 struct Pings(UnixStream);
 
 impl Pings {
@@ -90,7 +91,7 @@ impl Pings {
         let (ours, theirs) = UnixStream::pair()?;
         let mut command = Command::new(std::env::current_exe()?);
         command.arg(ANSWERER).stdin(Stdio::from(OwnedFd::from(theirs)));
-        // It ends with the socket.
+        // The process ends when the socket is closed.
         spawn_bound(command)?;
         Ok(Self(ours))
     }

@@ -1,4 +1,4 @@
-//! Contestants that read in turn, and their results.
+//! Contests of programs that read in turn, and the results.
 
 use super::files::Files;
 use super::place::{Place, Placement};
@@ -10,17 +10,17 @@ use crate::report::{Better, Row};
 use crate::stages::{Times, staged, whole};
 use std::process::Command;
 
-/// A way to read.
+/// A contestant: a program that reads.
 pub struct Contestant<'a> {
     name: String,
-    /// The placement, for our clients.
+    /// The placement of the gateway, if it is one of our clients.
     placement: Option<Placement>,
     staged: bool,
     place: &'a Place,
     command: Box<Reader<'a>>,
 }
 
-/// Makes the command of a client from its number, its remote and its local path.
+/// Makes a client's command from its number, its remote path and its local path.
 type Reader<'a> = dyn Fn(usize, &str, &str) -> Command + 'a;
 
 impl<'a> Contestant<'a> {
@@ -119,9 +119,9 @@ struct Run {
     gateway_cpu_s: f64,
 }
 
-/// Runs rounds in which each contestant has its turn. The first round isn't counted, and compares
-/// the files. The first contestant is the reference for the others; for whole processes it is the
-/// one without stages.
+/// Runs rounds in which each contestant has its turn. The first round isn't counted; instead, the written
+/// files are checked. The first contestant is the reference for the others. For whole processes, the
+/// reference is the contestant without stages.
 pub fn contest(title: &str, files: Files, runs: usize, mut contestants: Vec<Contestant>) -> Result<Vec<Row>> {
     let unwanted = std::env::var("STRAIT_BENCH_WITHOUT").unwrap_or_default();
     let unwanted = unwanted.split(',').filter(|part| !part.is_empty());
@@ -170,7 +170,7 @@ impl Results<'_> {
         Sample::new(self.runs[index].iter().map(figure).collect())
     }
 
-    /// Median of the ratios, round by round.
+    /// Median of the rounds' ratios.
     fn ratio(&self, index: usize, other: usize, figure: Figure) -> f64 {
         let pairs = self.runs[index].iter().zip(&self.runs[other]);
         Sample::new(pairs.map(|(a, b)| figure(a) / figure(b)).collect()).median()

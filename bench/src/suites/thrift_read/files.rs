@@ -29,16 +29,16 @@ impl Files {
 
     pub fn remove_targets(&self) {
         for client in 0..self.clients {
-            // It may not exist.
+            // Ignore an error: the file may not exist.
             let _ = std::fs::remove_file(self.local(client));
         }
     }
 
-    /// Checks the content: a fast wrong answer doesn't count.
+    /// Checks the written files: a fast but wrong copy doesn't count.
     pub fn compare(&self) -> Result<()> {
         for client in 0..self.clients {
             if !same(&self.source, &self.local(client))? {
-                return Err(format!("client {client} wrote something else than it should").into());
+                return Err(format!("client {client} wrote other bytes than the file has").into());
             }
         }
         Ok(())

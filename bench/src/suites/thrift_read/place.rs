@@ -8,22 +8,22 @@ use std::process::{Command, Stdio};
 use strait_testkit::{Host, LinkRate, MiniHdfs, Network, Options};
 use tempfile::TempDir;
 
-/// The report's links.
+/// The rate of the links in the report.
 const LINK: LinkRate = LinkRate::mbit(1_000);
 
 /// A cluster, gateways, and hosts for clients.
 pub struct Place {
-    /// Its name in tables.
+    /// The place's name in the tables.
     pub name: String,
-    /// The cluster; replication 1.
+    /// The cluster. Files have one replica.
     pub hdfs: MiniHdfs,
-    /// The report's gateway: on a host of its own.
+    /// The gateway on a separate host, as in the report.
     pub alone: Gateway,
-    /// One beside each datanode, if there are hosts.
+    /// The gateways on the datanodes' hosts; empty without hosts.
     pub beside: Vec<Gateway>,
-    /// Hosts with a datanode and clients; none: everything is on this machine.
+    /// The hosts with a datanode and clients. Empty: everything runs on this machine.
     nodes: Vec<Host>,
-    /// The host from which data is loaded, as fast as memory.
+    /// The host from which data is loaded. Its link isn't shaped.
     loader: Option<Host>,
     scratch: TempDir,
     /// MB/s of one bare stream over a link, if there are hosts.
@@ -33,14 +33,14 @@ pub struct Place {
 /// The gateways that clients use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Placement {
-    /// All clients use the one that is alone.
+    /// All clients use the gateway on the separate host.
     Alone,
-    /// Each client uses the one on its own host.
+    /// Each client uses the gateway on its own host.
     Beside,
 }
 
 impl Place {
-    /// Everything on this machine.
+    /// A place with everything on this machine.
     pub fn loopback() -> Result<Self> {
         let hdfs = MiniHdfs::start_own(&Options::default())?;
         let alone = Gateway::start(hdfs.uri())?;
@@ -58,10 +58,10 @@ impl Place {
         })
     }
 
-    /// Hosts of a rack; `nodes` of them have datanodes.
+    /// A place with several hosts, of which `nodes` have datanodes.
     pub fn hosts(nodes: usize) -> Result<Self> {
         if nodes == 0 {
-            return Err("a cluster without datanodes holds nothing".into());
+            return Err("the cluster needs at least one datanode".into());
         }
         let mut network = Network::start(2 + nodes, Some(LINK))?;
         let loader = network.add_host(None)?;
@@ -89,7 +89,7 @@ impl Place {
         }
     }
 
-    /// The host of a client; none: this machine.
+    /// The host of a client. None: this machine.
     pub fn client_host(&self, client: usize) -> Option<&Host> {
         self.nodes.get(client % self.nodes.len().max(1))
     }
@@ -102,7 +102,7 @@ impl Place {
         }
     }
 
-    /// CPU seconds of all gateways so far.
+    /// CPU seconds that all gateways have used so far.
     pub fn gateways_cpu_seconds(&self) -> Result<f64> {
         let gateways = std::iter::once(&self.alone).chain(&self.beside);
         gateways.map(Gateway::cpu_seconds).sum()
