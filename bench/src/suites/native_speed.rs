@@ -22,7 +22,8 @@ const CALL_BYTES: usize = 4_096;
 /// Bytes of a read request, and of an answer without its data, in the framed binary protocol.
 const REQUEST_BYTES: usize = 68;
 const ANSWER_HEADER_BYTES: usize = 48;
-/// Each call is a round trip, so this case reads fewer bytes than the others.
+/// MiB that the case with blocking reads reads: less than the others, since each of its calls takes a round
+/// trip.
 const CALLS_FILE_MIB: usize = 128;
 
 type Program = fn(&Programs, &str, &Copying) -> Command;

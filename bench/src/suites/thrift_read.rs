@@ -77,7 +77,8 @@ fn tables(programs: &Programs, place: &Place, clients: usize) -> Result<Vec<Row>
     Ok([large, small].concat())
 }
 
-/// The first contestant is the reference for the others, the second for whole processes.
+/// The contestants with their defaults. The first is the reference for the others; for whole processes, the
+/// second is.
 fn contestants<'a>(programs: &'a Programs, place: &'a Place) -> Result<Vec<Contestant<'a>>> {
     let mut all = natives(programs, place, REPORT_BUFFER_BYTES)?;
     all.insert(1, Contestant::fs_shell(place));

@@ -51,7 +51,7 @@ pub struct NodeStatus {
 /// A datanode that the namenode refuses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RefusedNode {
-    /// Its identity. Perhaps it has no number in this cluster.
+    /// Its identity. A refused datanode need not have a number in this cluster.
     pub identity: Identity,
     /// Its service address.
     pub address: SocketAddr,

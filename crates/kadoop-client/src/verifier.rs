@@ -23,7 +23,7 @@ pub struct Verified {
     pub length: u64,
     /// The datanode that has the replica.
     pub node: NodeId,
-    /// Its address, if the namenode knows it.
+    /// The datanode's address, if the namenode knows it.
     pub address: Option<SocketAddr>,
     /// The reason why the replica couldn't be read to its end; None if it is whole. Corrupt: its bytes don't
     /// match their checksums, or it is too short.

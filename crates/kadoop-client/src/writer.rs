@@ -171,8 +171,9 @@ impl Writer {
     /// After these the writer can't be used any more.
     ///
     /// Unavailable, NoSpace: no datanode could be reached, or had room, in time. The writer keeps the bytes
-    /// that it has taken, and retries; a later call may succeed. Of at most 4 MiB, this call has taken
-    /// none, unless there was no memory for them. [`Writer::length`] includes all bytes that were taken.
+    /// that it has taken, and retries; a later call may succeed. A failed call with at most 4 MiB has taken
+    /// none of its bytes, except if there was no memory for them. [`Writer::length`] includes all bytes
+    /// that were taken.
     pub fn write(&mut self, bytes: impl Into<Bytes>) -> Result<(), Failure> {
         let mut bytes = bytes.into();
         if self.write_now(&mut bytes)? {
@@ -270,7 +271,7 @@ impl Writer {
 impl Drop for Writer {
     fn drop(&mut self) {
         if !self.driver.closed.load(Ordering::Relaxed) && self.driver.link.process.is_this() {
-            // Give up the lease: the client would go on renewing it with its others.
+            // Give up the lease: the client would continue to renew it with its others.
             let driver = Arc::clone(&self.driver);
             self.driver.pool.run(move || driver.give_up());
         }

@@ -88,7 +88,7 @@ impl Home {
     }
 }
 
-/// A kind of process that has directories of its own.
+/// A kind of process that owns directories.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// A namenode, with its log and checkpoints.

@@ -31,7 +31,7 @@ impl fmt::Display for Failure {
         let said = self.error.to_string();
         match self.why.as_str() {
             "" => f.write_str(&said),
-            // The peer's text already includes that of the kind.
+            // The peer's text already includes the kind's text.
             why if matches!(self.error, Error::Invalid(AS_TOLD) | Error::Limit(AS_TOLD)) => f.write_str(why),
             why if why == said => f.write_str(why),
             why => write!(f, "{said}: {why}"),

@@ -13,8 +13,8 @@ pub fn random() -> io::Result<u64> {
 }
 
 /// Syncs the parent directory of a file or directory, so that the entry's name is on disk. Does nothing if
-/// this user may not read the parent, or if the parent can't be synced: it is on a read-only file system, or
-/// not on a disk.
+/// this user has no right to read the parent, or if the parent can't be synced: it is on a read-only file
+/// system, or not on a disk.
 ///
 /// # Errors
 /// The operating system's, apart from these cases.

@@ -23,8 +23,8 @@ use strait_kadoop_core::{
     error::{Error, Result},
 };
 
-/// Default lifetime of a token. Long enough that clocks may differ by the time of a heartbeat;
-/// short enough that a withdrawn right ends soon.
+/// Default lifetime of a token. It is long in comparison with the error of a datanode's clock, which each
+/// heartbeat corrects, and short enough that a withdrawn right ends soon.
 pub const TOKEN_MS: Millis = 10 * 60 * 1000;
 /// Size of a tag: half an HMAC-SHA256. An attacker would need about 2^127 attempts to guess one.
 pub const TAG_BYTES: usize = 16;

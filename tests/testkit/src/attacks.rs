@@ -29,7 +29,7 @@ const PUT_BYTES: usize = 1 << 20;
 /// Connects and opens a session of this user.
 ///
 /// # Errors
-/// The gateway's.
+/// The gateway refuses the login.
 pub fn log_in(address: SocketAddr, user: &str, password: &str) -> std::result::Result<Client, DfsError> {
     let mut client = Client::connect(address, WIRE);
     let request = OpenSessionRequest {

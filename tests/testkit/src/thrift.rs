@@ -107,8 +107,8 @@ impl Client {
         }
     }
 
-    /// Waits until the server sends a byte or ends the connection, or the read times out. Returns whether the
-    /// connection has ended.
+    /// Waits until the server ends the connection, or the read times out. Returns whether the connection has
+    /// ended.
     pub fn is_closed(&mut self) -> bool {
         let mut byte = [0];
         matches!(self.stream.read(&mut byte), Ok(0))

@@ -15,7 +15,7 @@ const TOP: i32 = 56;
 const ARTICLE: RGBColor = RGBColor(0xd9, 0x8b, 0x2b);
 const OURS: RGBColor = RGBColor(0x1f, 0x6f, 0xb4);
 
-/// Draws `ladder-article.svg` beside the suite's results.
+/// Draws `ladder-article.svg` in the directory of results.
 pub fn draw(all: &[Figures]) -> Result<()> {
     let path = result("ladder-article.svg")?;
     let bars: Vec<_> = all.iter().filter(|figures| figures.load == Load::Java).collect();

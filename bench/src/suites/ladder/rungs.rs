@@ -75,7 +75,7 @@ pub enum Client {
 }
 
 impl Rung {
-    /// Its name in the tables.
+    /// The rung's name in the tables.
     pub fn name(&self) -> String {
         format!("{}: {}", self.of, self.way)
     }

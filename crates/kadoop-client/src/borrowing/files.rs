@@ -52,7 +52,8 @@ impl Files {
     /// Answers a read.
     ///
     /// # Errors
-    /// Corrupt; Disk.
+    /// Those of [`Checked::of_sealed`], for example Corrupt: a checksum doesn't match. Disk: the file can't
+    /// be read.
     pub(super) fn read(&self, read: &Read, config: &Config, buffers: &Buffers) -> Judged<Checked> {
         Checked::of_sealed(read, &self.sums, config, |offset, length| self.fetch(offset, length, buffers))
     }

@@ -104,13 +104,13 @@ impl wire::KadoopDatanodeV1Service for Chunks {
     }
 
     fn dn_probe(&self, _: &Request, probe: wire::KdProbe) -> Answered<wire::KdTold> {
-        // The token may have expired, since a datanode's presence is no secret.
+        // Accept an expired token: a datanode's incarnation is no secret.
         let witness = self.0.witness(&probe, Procedure::Probe, Right::Write)?;
         Ok(witness.told(self.0.read().probe(member_from_wire(&probe.member))))
     }
 
     fn dn_lender(&self, _: &Request, of: wire::KdBorrower) -> Answered<wire::KdLender<'_>> {
-        // The socket's path isn't a secret, either, so the token may have expired.
+        // Accept an expired token: the socket's path is no secret, either.
         let witness = self.0.witness(&of, Procedure::Lender, Right::Read)?;
         let place = self.0.lender().ok_or(Error::NotFound);
         Ok(witness.lender(place.map(|place| (place.path.as_os_str().as_bytes(), place.run))))

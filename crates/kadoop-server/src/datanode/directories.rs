@@ -74,7 +74,8 @@ impl Directories {
                 continue;
             };
             let (of, joined) = known.unwrap_or((identity, 0));
-            // A cluster of 0 beside another: at the join, a crash came after only some had been written.
+            // Some directories may have a cluster and others 0: the datanode crashed while it recorded its
+            // cluster.
             if of != identity || joined != 0 && cluster != 0 && joined != cluster {
                 return wrong(format!(
                     "{path} belongs to another datanode or cluster than the directories before it"

@@ -1,5 +1,5 @@
-//! Reads from other datanodes: for copies that the namenode orders, and for chunks whose first bytes are
-//! those of another chunk.
+//! Reads from other datanodes: for copies that the namenode orders, and for chunks that begin with
+//! another chunk's bytes.
 
 use super::shared::Shared;
 use std::{

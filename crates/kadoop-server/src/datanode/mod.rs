@@ -109,7 +109,7 @@ fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// A running datanode; dropping it stops it.
+/// A running datanode. Dropping this stops the datanode.
 pub struct DatanodeServer {
     shared: Arc<Shared>,
     stop: Stop,
@@ -233,12 +233,12 @@ impl DatanodeServer {
         self.shared.has_failed()
     }
 
-    /// Its counters. They stay readable after the datanode has stopped.
+    /// The datanode's counters. They stay readable after the datanode has stopped.
     pub fn numbers(&self) -> DatanodeNumbers {
         DatanodeNumbers { shared: Arc::clone(&self.shared), calls: Arc::clone(&self.calls) }
     }
 
-    /// Stops it, as dropping does.
+    /// Stops the datanode, as dropping it does.
     pub fn shutdown(self) {}
 }
 

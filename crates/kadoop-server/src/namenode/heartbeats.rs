@@ -34,8 +34,8 @@ const WATCH: Duration = Duration::from_secs(10);
 /// The service for datanodes.
 pub(super) struct Heartbeats(pub Arc<Shared>);
 
-/// The address at which the datanode serves. If it names an unspecified address (it listens on all),
-/// this is the address from which it calls, with the named port.
+/// The datanode's service address. A datanode that listens on all addresses names an unspecified one; then
+/// this is the address from which the datanode calls, with the named port.
 pub(super) fn address_of(told: &wire::KdHeartbeat<'_>, peer: SocketAddr) -> Result<SocketAddr> {
     let mut address = address_from_wire(&told.address)?;
     if address.ip().is_unspecified() {

@@ -53,7 +53,7 @@ impl Hosts {
     pub(super) fn note(&mut self, known: Known, random: impl FnOnce() -> u64) {
         let old = self.known.get(&known.host.node);
         if old.is_none_or(|old| old.host != known.host) {
-            // The first edition is random, so that those of two runs of the namenode differ.
+            // The first edition is random, so that the editions of two runs of the namenode differ.
             self.edition = if self.edition == 0 { random() } else { self.edition.wrapping_add(1) };
         }
         self.known.insert(known.host.node, known);
@@ -73,8 +73,9 @@ impl Hosts {
     }
 
     /// Records whether a second process claims to be the datanode (`rivalled`). Returns true once, as soon
-    /// as both certainly run: the first one sent a heartbeat after the second one's first. A datanode that
-    /// moved to another address, or swapped disks with another, doesn't do that.
+    /// as both processes certainly run: the first one sent a heartbeat after the second one's first
+    /// heartbeat. That doesn't happen if the datanode moved to another address, or swapped disks with
+    /// another datanode.
     pub(super) fn note_rival(&mut self, node: NodeId, rivalled: bool, now: Millis) -> bool {
         if !rivalled {
             self.rivalled.remove(&node);
@@ -142,7 +143,7 @@ mod tests {
         let away = [10, 0, 0, 2];
         let hosts = hosts(&[(HERE, HERE, 0), (away, away, 0), (away, HERE, 0), (HERE, away, 0)]);
         assert_eq!(hosts.near(HERE.into()), [1, 3, 4].map(NodeId));
-        // A dual-stack socket shows an IPv4 caller so.
+        // A dual-stack socket shows an IPv4 caller's address in this form.
         let mapped = std::net::Ipv4Addr::from(HERE).to_ipv6_mapped();
         assert_eq!(hosts.near(mapped.into()), [1, 3, 4].map(NodeId));
         assert!(hosts.is_near(NodeId(3), HERE.into()) && !hosts.is_near(NodeId(2), HERE.into()));

@@ -56,15 +56,16 @@ const TICK: Duration = Duration::from_secs(1);
 const SWEEP_PAUSE: Duration = Duration::from_millis(2);
 /// Interval at which the namenode checks whether a checkpoint is due.
 const LOOK: Duration = Duration::from_secs(1);
-/// Time from one checkpoint to the next if the log has new, but few records.
+/// Time from one checkpoint to the next if the log has new records, but too few for the limits below.
 const CHECKPOINT_MS: Millis = 3_600_000;
 /// If there are more log segments at a start, the namenode makes a checkpoint soon, which removes them.
 const MAX_SEGMENTS: usize = 32;
 /// Number of log records after which a namenode with few files makes a checkpoint: a start replays them
 /// in a few tenths of a second.
 const LEAST_RECORDS: u64 = 100_000;
-/// With many files, a checkpoint is due after one log record for each this many files, directories and
-/// chunks. A checkpoint reads and writes all of them, and mustn't cost more than the records did.
+/// A namenode with more files makes a checkpoint when the log has the number of its files, directories and
+/// chunks, divided by this, as records. A checkpoint reads and writes all files, directories and chunks, and
+/// mustn't cost more than the records did.
 const ITEMS_A_RECORD: u64 = 2;
 /// For this time after a start, no checkpoint begins in safe mode: it would delay the datanodes' reports,
 /// for which clients wait.
@@ -124,7 +125,7 @@ impl NamenodeOptions {
     }
 }
 
-/// A running namenode; dropping it stops it.
+/// A running namenode. Dropping this stops the namenode.
 pub struct NamenodeServer {
     shared: Arc<Shared>,
     stop: Stop,
@@ -231,13 +232,13 @@ impl NamenodeServer {
         })
     }
 
-    /// Its address for clients.
+    /// The namenode's address for clients.
     pub fn address(&self) -> SocketAddr {
         // `clients` is Some until the drop.
         self.clients.as_ref().map_or_else(unspecified, Server::address)
     }
 
-    /// Its address for datanodes.
+    /// The namenode's address for datanodes.
     pub fn datanodes_address(&self) -> SocketAddr {
         self.datanodes.as_ref().map_or_else(unspecified, Server::address)
     }
@@ -261,12 +262,12 @@ impl NamenodeServer {
         self.clients.as_ref().map_or(Ok(()), |clients| clients.set_tls(tls, None))
     }
 
-    /// Its counters. They stay readable after the namenode has stopped.
+    /// The namenode's counters. They stay readable after the namenode has stopped.
     pub fn numbers(&self) -> NamenodeNumbers {
         NamenodeNumbers(Arc::clone(&self.shared))
     }
 
-    /// Stops it, as dropping does.
+    /// Stops the namenode, as dropping it does.
     pub fn shutdown(self) {}
 }
 

@@ -63,7 +63,7 @@ pub(super) fn write(dir: &Path, settings: &Settings<'_>) -> Result<()> {
         ("dfs.heartbeat.interval", "1"),
         ("dfs.namenode.heartbeat.recheck-interval", "1000"),
         ("dfs.namenode.redundancy.interval.seconds", "1s"),
-        // All datanodes share this machine, so the load doesn't tell them apart.
+        // All datanodes share this machine, so their load doesn't differ.
         ("dfs.namenode.redundancy.considerLoad", "false"),
         // A test's data needn't survive a power cut.
         ("dfs.namenode.edits.noeditlogchannelflush", "true"),
