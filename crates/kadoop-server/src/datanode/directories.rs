@@ -67,7 +67,7 @@ impl Directories {
                 if directory.disk.list()?.iter().any(|name| is_replica(name)) {
                     // Don't guess the cluster: the namenode of another one would delete the chunks.
                     return wrong(format!(
-                        "{path} has chunks, but its file `identity` is missing: put it back"
+                        "{path} has chunks, but its file `identity` is missing: restore that file"
                     ));
                 }
                 added.push(directory.home.path().to_owned());
@@ -331,6 +331,6 @@ mod tests {
         std::fs::remove_file(paths[0].join("identity")).unwrap();
         let error = take(&paths).err().unwrap();
         assert_eq!(error.kind(), io::ErrorKind::InvalidData);
-        assert!(error.to_string().contains("put it back"), "{error}");
+        assert!(error.to_string().contains("restore that file"), "{error}");
     }
 }
