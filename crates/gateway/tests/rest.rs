@@ -6,6 +6,7 @@ use common::*;
 use serde_json::{Value, json};
 use std::fs::Permissions;
 use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use std::time::{Duration, Instant};
 use strait_gateway::{Access, Config, ConfiguredStore, HttpAccess, PasswordFile};
 use strait_store::{FileSystem, FileSystemExt, MemoryStore, Principal, StorePath};
 use strait_testkit::sockets::{is_all_read, is_ended};
-use strait_testkit::wait::eventually;
+use strait_testkit::wait::{eventually, pause};
 use strait_wire::*;
 
 fn request(method: &str, target: &str, fields: &str, body: &[u8]) -> Vec<u8> {
@@ -438,6 +439,38 @@ fn with_a_login(users: &Path, change: impl FnOnce(&mut Config)) -> (Served, Stri
     let token = value(&json_body("POST", &served, "/v1/sessions", &login));
     let bearer = format!("Authorization: Bearer {}\r\n", token["token"].as_str().unwrap());
     (served, bearer)
+}
+
+#[test]
+fn a_kept_connection_shows_its_token_anew_each_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let users = dir.path().join("passwords");
+    let check = Duration::from_millis(50);
+    let (served, bearer) = with_a_login(&users, |config| config.limits.session_linger = check);
+    let ask = |stream: &mut TcpStream, fields: &str| {
+        stream.write_all(&request("GET", "/v1/sessions/current", fields, b"")).unwrap();
+        receive(stream).status
+    };
+    let mut kept = connect(&served);
+    assert_eq!((ask(&mut kept, &bearer), ask(&mut kept, &bearer)), (200, 200));
+    let cut = bearer.replace("\r\n", "") + "0\r\n";
+    assert_eq!(ask(&mut kept, &cut), 401);
+    let mut other = connect(&served);
+    assert_eq!(ask(&mut other, &bearer), 200);
+    // Its session idles out, and the token brings it back.
+    pause("longer than a session lingers", 4 * check);
+    assert_eq!(ask(&mut other, &bearer), 200);
+    let mut third = connect(&served);
+    assert_eq!(ask(&mut third, &bearer), 200);
+    assert_eq!(send(&served, "DELETE", "/v1/sessions/current", &bearer, b"").status, 204);
+    assert_eq!(ask(&mut other, &bearer), 401, "the session was closed by another connection");
+    let login = json!({"user": "tester", "password": "secret"});
+    let token = value(&json_body("POST", &served, "/v1/sessions", &login));
+    let renewed = format!("Authorization: Bearer {}\r\n", token["token"].as_str().unwrap());
+    assert_eq!(ask(&mut third, &renewed), 200);
+    PasswordFile::remove(&users, "tester").unwrap();
+    eventually("the login has ended", || send(&served, "GET", "/v1/stores", &renewed, b"").status == 401);
+    assert_eq!(ask(&mut third, &renewed), 401, "the user was removed");
 }
 
 #[test]

@@ -34,7 +34,7 @@ use crate::context::Context;
 use crate::fair::Key;
 use crate::memory::{Account, Permit};
 use crate::peer::Peer;
-use crate::session::{Identity, TOO_MANY_SESSIONS};
+use crate::session::{Entry, Identity, Session, TOO_MANY_SESSIONS};
 use crate::shared::Shared;
 use crate::slow::Cut;
 use crate::turns;
@@ -90,6 +90,7 @@ where
         account: Mutex::new(account),
         unsent: unsent.clone(),
         traffic: traffic.clone(),
+        last: Mutex::default(),
     });
     let service = service_fn(move |request| {
         let front = front.clone();
@@ -148,6 +149,18 @@ pub struct Front {
     /// Answers that the connection hasn't taken over whole.
     unsent: Arc<AtomicUsize>,
     traffic: Arc<Traffic>,
+    /// The last good token. Each request still has to bring it. Its session stays meanwhile, since it
+    /// would otherwise end with each request, and be made anew for the next one.
+    last: Mutex<Option<Entry>>,
+}
+
+impl Drop for Front {
+    fn drop(&mut self) {
+        let last = self.last.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(Entry { session, .. }) = last {
+            self.shared.sessions.left(&session);
+        }
+    }
 }
 
 /// A request's own context, which ends with the request.
@@ -229,8 +242,7 @@ impl Front {
             let token = token.filter(|_| given.next().is_none());
             let (_, token) = token
                 .ok_or(unauthorized("send one Authorization field, with a session's token: Bearer TOKEN"))?;
-            let found = self.shared.sessions.by_token(token.trim(), &self.peer);
-            let session = found.map_err(|error| match error.kind() {
+            let session = self.session_of(token.trim()).map_err(|error| match error.kind() {
                 // The token is good, and another login wouldn't help.
                 ErrorKind::Busy => {
                     Refusal::new(StatusCode::SERVICE_UNAVAILABLE, ErrorKind::Busy, TOO_MANY_SESSIONS)
@@ -244,6 +256,21 @@ impl Front {
         let key = key.unwrap_or(Key::Origin(self.peer.origin()));
         self.account().set_holder(&key);
         Ok(Sender { context, key, known })
+    }
+
+    /// The session of a token: that of the request before, if it had the same one.
+    fn session_of(&self, token: &str) -> strait_store::Result<Arc<Session>> {
+        let sessions = &self.shared.sessions;
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(session) = last.as_ref().and_then(|last| sessions.enter_again(last, token, &self.peer)) {
+            return Ok(session);
+        }
+        let entry = sessions.enter(token, &self.peer)?;
+        let session = entry.session.clone();
+        if let Some(before) = last.replace(entry) {
+            sessions.left(&before.session);
+        }
+        Ok(session)
     }
 
     fn account(&self) -> MutexGuard<'_, Account> {
